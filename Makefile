@@ -29,7 +29,7 @@ SEEDS ?= 20
 SOAK ?= 30m
 ROUNDS ?= 1
 
-.PHONY: help run install build notify demo demo-llm setup check test test-all hunt bench chaos soak charttest attack egtest release releasetest lint fuzz changelog clean
+.PHONY: help run install build notify demo demo-llm setup check test test-all hunt bench chaos soak charttest attack egtest release releasetest oracle-test lint vuln fuzz changelog clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -139,6 +139,10 @@ release: ## make the archives, the chart and the image of a release in dist (REL
 	@[ -n "$(RELEASE)" ] || { echo "say which release: make release RELEASE=v1.0.0"; exit 1; }
 	@./scripts/release.sh "$(RELEASE)"
 
+# It needs Docker. Whoever has run it says so in the documents: until then they say that nobody has.
+oracle-test: ## limits, slots and policies on a real Oracle Database Free, in containers (Docker; a quarter of an hour)
+	@./scripts/oracle-test.sh
+
 releasetest: setup ## make a release twice and compare them; start what is in it (some minutes)
 	HEADGATE_TEST_LONG=1 go test -count=1 -v -timeout 60m ./test/release
 
@@ -182,6 +186,11 @@ lint: ## check formatting, vet, staticcheck, tools/lint, go.mod and the scripts
 	@if command -v shellcheck >/dev/null; then shellcheck --severity=warning scripts/*.sh .ci/run; \
 	else echo "shellcheck is not installed (make setup installs it): the scripts are only parsed"; fi
 
+vuln: ## look for known vulnerabilities in what the programs call (asks vuln.go.dev)
+	@go -C tools/vuln build -o ../../bin/govulncheck golang.org/x/vuln/cmd/govulncheck
+	@bin/govulncheck ./...
+	@CGO_ENABLED=1 bin/govulncheck -tags godror ./cmd/headgate
+
 fuzz: ## run every fuzz target for FUZZTIME
 	@packages=$$(go list ./...); \
 	for package in $$packages; do \
@@ -192,9 +201,10 @@ fuzz: ## run every fuzz target for FUZZTIME
 		done; \
 	done
 
-changelog: ## move changelog/unreleased into CHANGELOG.md (RELEASE=v1.0.0)
+changelog: ## move changelog/unreleased into CHANGELOG.md, and have the chart and pages name the release (RELEASE=v1.0.0)
 	@[ -n "$(RELEASE)" ] || { echo "say which release: make changelog RELEASE=v1.0.0"; exit 1; }
 	@go test -count=1 ./test/repo -run '^TestChangelogEntries$$' -release "$(RELEASE)"
+	go test -count=1 ./test/chart -run 'Rendered|Kustomize' -update
 
 clean: ## remove what was built
 	rm -rf bin

@@ -3,9 +3,11 @@
 #
 #   scripts/release.sh v1.2.3 [DIR]      writes to DIR, by default dist
 #
-# DIR gets, for each platform, an archive of headgate and one of the notification gateway, and beside each a
-# list of the modules that are in it; the chart; the image for all architectures (an OCI archive); SHA256SUMS.
-# The same source, Go and tools make the same bytes, wherever they are. These variables change what is made:
+# DIR gets, for each platform, an archive of headgate and one of the notification gateway; headgate-oracle for this
+# machine's own platform, if that is among them and a Linux; beside each archive the modules in it, as a list and as a
+# bill of materials (CycloneDX); the chart; the image for all architectures (an OCI archive); SHA256SUMS.
+# The same source, Go and tools make the same bytes, wherever they are. To headgate-oracle the C compiler is one of the
+# tools, and it runs with the C library of this machine, or a newer one. These variables change what is made:
 #
 #   PLATFORMS          which archives, as OS/ARCH …; the image has those of linux
 #   CERTIFICATES       the file of authorities in the image, by default that of this system
@@ -27,6 +29,7 @@ readonly OUT
 [ -z "$(ls -A "$OUT")" ] || die "$OUT is not empty"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 grep -q "^## $VERSION," CHANGELOG.md || die "CHANGELOG.md has no section about $VERSION. Make it with: make changelog RELEASE=$VERSION"
+grep -qx "appVersion: $VERSION" charts/headgate/Chart.yaml || die "charts/headgate/Chart.yaml does not have appVersion: $VERSION, and so examples and pages name another image. make changelog sets it"
 if [ -z "${REVISION:-}" ]; then
 	[ -z "$(git status --porcelain)" ] || die "there are changes that are not committed"
 	REVISION=$(git rev-parse HEAD)
@@ -39,7 +42,7 @@ readonly CERTIFICATES=${CERTIFICATES:-/etc/ssl/certs/ca-certificates.crt}
 [ -s "$CERTIFICATES" ] || die "there is no $CERTIFICATES: install the package ca-certificates, or set CERTIFICATES"
 
 # What else of the environment would change the programs.
-unset GOFLAGS GOEXPERIMENT GOAMD64 GOARM64 GOOS GOARCH
+unset GOFLAGS GOEXPERIMENT GOAMD64 GOARM64 GOOS GOARCH CC CGO_CFLAGS CGO_CPPFLAGS CGO_LDFLAGS
 export CGO_ENABLED=0
 
 work=$(mktemp -d)
@@ -50,10 +53,10 @@ pack() {
 	tar -C "${1%/*}" --format=ustar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf - "${1##*/}" | gzip -9n >"$2"
 }
 
-# licenses PACKAGE…: what the licenses of the modules in these programs demand to be with them.
+# licenses TAGS PACKAGE…: what the licenses of the modules in these programs demand to be with them.
 licenses() {
 	local module dir file found
-	go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}	{{.Dir}}{{end}}{{end}}' "$@" | sort -u | while IFS=$'\t' read -r module dir; do
+	go list -deps -tags="$1" -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}	{{.Dir}}{{end}}{{end}}' "${@:2}" | sort -u | while IFS=$'\t' read -r module dir; do
 		found=
 		for file in "$dir"/{LICENSE,COPYING,NOTICE}*; do
 			[ -f "$file" ] || continue
@@ -66,21 +69,31 @@ licenses() {
 	done
 }
 
-# programs NAME PACKAGE…: an archive of these programs for each platform.
+# programs NAME PLATFORMS TAGS PACKAGE…: an archive of these programs, built with these tags, for each platform.
 programs() {
-	local name=$1 platform folder
-	shift
+	local name=$1 platforms=$2 tags=$3 platform folder
+	shift 3
 	go mod download
-	licenses "$@" >"$work/licenses"
-	for platform in $PLATFORMS; do
+	licenses "$tags" "$@" >"$work/licenses"
+	for platform in $platforms; do
 		folder=$work/$platform/${name}_${VERSION}_${platform/\//_}
 		mkdir -p "$folder"
-		GOOS=${platform%/*} GOARCH=${platform#*/} go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o "$folder/" "$@"
+		GOOS=${platform%/*} GOARCH=${platform#*/} go build -tags="$tags" -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o "$folder/" "$@"
 		(cd "$folder" && go version -m -- *) >"$OUT/${folder##*/}.modules.txt"
+		"$work/sbom" "$name" "$VERSION" "$SOURCE_DATE_EPOCH" "$folder"/* >"$OUT/${folder##*/}.cdx.json"
 		cp LICENSE README.md "$folder/"
 		cp "$work/licenses" "$folder/THIRD-PARTY-LICENSES"
 		pack "$folder" "$OUT/${folder##*/}.tar.gz"
 	done
+}
+
+# oracle makes headgate-oracle: a compiler for C knows one platform.
+oracle() {
+	local platform
+	platform=$(go env GOHOSTOS)/$(go env GOHOSTARCH)
+	[[ $platform = linux/* && " $PLATFORMS " = *" $platform "* ]] || return 0
+	command -v gcc >/dev/null || die "there is no gcc, which builds Oracle's driver"
+	CGO_ENABLED=1 programs headgate-oracle "$platform" godror ./cmd/headgate
 }
 
 chart() {
@@ -107,8 +120,10 @@ image() {
 		-cf "$OUT/headgate_${VERSION}_image.tar" oci-layout index.json blobs
 }
 
-programs headgate ./cmd/headgate
-programs notify ./cmd/notify-gateway ./cmd/notify-sender
+go -C tools/sbom build -o "$work/sbom" .
+programs headgate "$PLATFORMS" "" ./cmd/headgate
+programs notify "$PLATFORMS" "" ./cmd/notify-gateway ./cmd/notify-sender
+oracle
 chart
 image
 (cd "$OUT" && sha256sum -- * >"$work/sums" && mv "$work/sums" SHA256SUMS)

@@ -346,9 +346,9 @@ module_dir() {
 }
 
 # install_kubernetes builds Helm, and the checks of what it renders. Their schemas are made of
-# what the modules of Kubernetes, Istio and cert-manager publish.
+# what the modules of Kubernetes, Istio, cert-manager and the Gateway API publish.
 install_kubernetes() {
-	local version kube minor api istio certmanager
+	local version kube minor api istio certmanager gateway
 	version=$(module_version kubernetes helm.sh/helm/v3)
 	kube=$(module_version kubernetes k8s.io/client-go)
 	minor=${kube#v0.}
@@ -363,9 +363,11 @@ install_kubernetes() {
 	api=$(module_dir kube-apiserver k8s.io/kubernetes)
 	istio=$(module_dir kubernetes istio.io/api)
 	certmanager=$(module_dir kubernetes github.com/cert-manager/cert-manager)
+	gateway=$(module_dir kubernetes sigs.k8s.io/gateway-api)
 	mkdir "$staging/new/schemas"
 	"$staging/new/manifests" schemas "$staging/new/schemas" "$api/api/openapi-spec/swagger.json" \
-		"$istio/kubernetes/customresourcedefinitions.gen.yaml" "$certmanager"/deploy/crds/cert-manager.io_*.yaml ||
+		"$istio/kubernetes/customresourcedefinitions.gen.yaml" "$certmanager"/deploy/crds/cert-manager.io_*.yaml \
+		"$gateway"/config/crd/standard/gateway.networking.k8s.io_httproutes.yaml ||
 		die "no schemas could be made for kubeconform; the message is above"
 	put_in_place kubernetes
 }

@@ -103,7 +103,7 @@ func TestOracleStatesHaveParts(t *testing.T) {
 }
 
 // A real Oracle, where there is one.
-func TestConformanceOracle(t *testing.T) {
+func TestRealOracleConformance(t *testing.T) {
 	url := testenv.RequireDSN(t, testenv.Oracle)
 	migrate(t, url)
 	backendtest.Run(t, suite(t, url))

@@ -163,7 +163,7 @@ func TestOracleErrors(t *testing.T) {
 }
 
 // A real Oracle, where there is one.
-func TestOracleStoresPolicies(t *testing.T) {
+func TestRealOracleStoresPolicies(t *testing.T) {
 	s := open(t, testenv.RequireDSN(t, testenv.Oracle))
 	_, err := s.Migrate(soon(t))
 	check(t, err)

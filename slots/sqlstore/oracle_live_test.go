@@ -33,7 +33,7 @@ func emptyOracle(t *testing.T) string {
 }
 
 // The whole suite on a real Oracle, both engines, where there is one.
-func TestOracleConformance(t *testing.T) {
+func TestRealOracleSlots(t *testing.T) {
 	testenv.RequireDSN(t, testenv.Oracle)
 	slotstest.Run(t, slotstest.Harness{Name: "oracle", Fresh: func(t *testing.T) slotstest.Database {
 		url := emptyOracle(t)
@@ -42,13 +42,13 @@ func TestOracleConformance(t *testing.T) {
 }
 
 // On a real Oracle both engines give the same answers.
-func TestOracleEqualsTx(t *testing.T) {
+func TestRealOracleEnginesAgree(t *testing.T) {
 	db := migrated(t, emptyOracle(t))
 	sameAnswers(t, db, db.Procedure(), 40)
 }
 
 // A schema that is up to date is not changed.
-func TestOracleMigrateTwice(t *testing.T) {
+func TestRealOracleMigratesOnce(t *testing.T) {
 	db := migrated(t, emptyOracle(t))
 	if applied, err := db.Migrate(soon(t)); err != nil || len(applied) > 0 {
 		t.Errorf("applied %q again, %v", applied, err)

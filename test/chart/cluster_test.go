@@ -38,7 +38,9 @@ func TestInstalledChartUpgradesAndLeavesNothing(t *testing.T) {
 		})
 	}
 	t.Run("upgrade and rollback", func(t *testing.T) { upgrades(t, k) })
-	t.Run("policy", func(t *testing.T) { policyInjects(t, k) })
+	for _, name := range []string{"sidecar-policy", "sidecar-slots"} {
+		t.Run("policy of "+name, func(t *testing.T) { policyInjects(t, k, name) })
+	}
 	t.Run("strictness", func(t *testing.T) {
 		for _, o := range objects(t, strings.ReplaceAll(read(t, "golden/memory.yaml"), "minReadySeconds", "minReadySecond")) {
 			if _, wrong := k.Create(collection(t, o)+"?dryRun=All", o); o["kind"] == "Deployment" && !strings.Contains(wrong,
@@ -97,10 +99,11 @@ func upgrades(t *testing.T, k *testenv.Kubernetes) {
 
 // policyInjects: the API server puts headgate into the pods that have the label, once, with
 // its volumes, and into no others.
-func policyInjects(t *testing.T, k *testenv.Kubernetes) {
-	inCluster(t, k, 0, "install", release, "CHART", "--namespace", namespace, "--values", features(t)["sidecar-policy"])
+func policyInjects(t *testing.T, k *testenv.Kubernetes, name string) {
+	inCluster(t, k, 0, "install", release, "CHART", "--namespace", namespace, "--values", features(t)[name],
+		"--set", "sidecar.inject=policy")
 	defer inCluster(t, k, 0, "uninstall", release, "--namespace", namespace)
-	want, volumes := sidecarContainer(t, "sidecar-policy")
+	want, volumes := sidecarContainer(t, name)
 	injected := 0
 	var made object
 	testenv.Eventually(t, patience, "the policy is in force", func() (wrong string) {
@@ -117,7 +120,7 @@ func policyInjects(t *testing.T, k *testenv.Kubernetes) {
 		fmt.Sprint(c["args"]) != fmt.Sprint(want["args"]) {
 		t.Errorf("%d init containers, the first is %v", injected, c)
 	}
-	for _, field := range []string{"image", "securityContext", "resources", "env", "volumeMounts"} {
+	for _, field := range []string{"image", "securityContext", "resources", "env", "ports", "volumeMounts"} {
 		if !covers(c[field], want[field]) {
 			t.Errorf("%s: %v, want %v", field, c[field], want[field])
 		}
@@ -224,7 +227,9 @@ func makeNamespace(t *testing.T, k *testenv.Kubernetes, name string) {
 // Go types, in TestRenderedChartMatchesGoldenFiles: here they take anything.
 var customResources = []struct{ group, version, kind string }{
 	{"monitoring.coreos.com", "v1", "PodMonitor"},
+	{"monitoring.coreos.com", "v1", "ServiceMonitor"},
 	{"monitoring.coreos.com", "v1", "PrometheusRule"},
+	{"gateway.networking.k8s.io", "v1", "HTTPRoute"},
 	{"cert-manager.io", "v1", "Certificate"},
 	{"networking.istio.io", "v1", "DestinationRule"},
 	{"networking.istio.io", "v1alpha3", "EnvoyFilter"},
@@ -235,7 +240,9 @@ func defineResource(t *testing.T, k *testenv.Kubernetes, group, version, kind st
 	plural := strings.ToLower(kind) + "s"
 	define(t, k, object{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": object{"name": plural + "." + group},
+		// What is not the Gateway API's own must say so.
+		"metadata": object{"name": plural + "." + group,
+			"annotations": object{"api-approved.kubernetes.io": "unapproved, of a test"}},
 		"spec": object{
 			"group": group, "scope": "Namespaced", "names": object{"kind": kind, "plural": plural},
 			"versions": []any{object{"name": version, "served": true, "storage": true, "schema": object{
@@ -270,7 +277,8 @@ var collections = map[string]string{
 	"Deployment": "deployments", "Job": "jobs", "PodDisruptionBudget": "poddisruptionbudgets",
 	"HorizontalPodAutoscaler": "horizontalpodautoscalers",
 	"NetworkPolicy":           "networkpolicies", "Certificate": "certificates", "PodMonitor": "podmonitors",
-	"PrometheusRule":  "prometheusrules",
+	"ServiceMonitor": "servicemonitors", "PrometheusRule": "prometheusrules",
+	"Ingress": "ingresses", "HTTPRoute": "httproutes",
 	"DestinationRule": "destinationrules", "EnvoyFilter": "envoyfilters",
 	"MutatingAdmissionPolicy":        "mutatingadmissionpolicies",
 	"MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
@@ -300,9 +308,11 @@ func labelled(t *testing.T, k *testenv.Kubernetes) (all []string) {
 		o := object{"kind": kind, "apiVersion": "v1"}
 		for group, kinds := range map[string]string{
 			"apps/v1": "Deployment", "batch/v1": "Job", "policy/v1": "PodDisruptionBudget",
-			"autoscaling/v2": "HorizontalPodAutoscaler", "networking.k8s.io/v1": "NetworkPolicy",
-			"cert-manager.io/v1": "Certificate", "monitoring.coreos.com/v1": "PodMonitor PrometheusRule",
-			"networking.istio.io/v1": "DestinationRule", "networking.istio.io/v1alpha3": "EnvoyFilter",
+			"autoscaling/v2": "HorizontalPodAutoscaler", "networking.k8s.io/v1": "NetworkPolicy Ingress",
+			"gateway.networking.k8s.io/v1": "HTTPRoute",
+			"cert-manager.io/v1":           "Certificate",
+			"monitoring.coreos.com/v1":     "PodMonitor ServiceMonitor PrometheusRule",
+			"networking.istio.io/v1":       "DestinationRule", "networking.istio.io/v1alpha3": "EnvoyFilter",
 			"admissionregistration.k8s.io/v1": "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding",
 		} {
 			if containsWord(kinds, kind) {

@@ -3,6 +3,7 @@ package chart
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -41,7 +42,7 @@ func TestKustomizeMakesWhatTheChartRenders(t *testing.T) {
 		if code != 0 {
 			t.Fatalf("kustomize %s: %s", dir, errOut)
 		}
-		builtRules, built := apart(objects(t, out))
+		builtRules, built := apart(withoutNamespace(t, objects(t, out)))
 		if !reflect.DeepEqual(at(builtRules, "data"), at(rules, "data")) ||
 			at(builtRules, "metadata", "namespace") != "headgate" {
 			t.Errorf("%s: kustomize makes the rules %v, the chart %v", dir, builtRules, rules)
@@ -65,6 +66,67 @@ func TestKustomizeMakesWhatTheChartRenders(t *testing.T) {
 			t.Error(out)
 		}
 	}
+}
+
+// withoutNamespace takes the namespace out of what kustomize makes: a chart has none.
+func withoutNamespace(t *testing.T, all []object) []object {
+	t.Helper()
+	if len(all) == 0 || all[0]["kind"] != "Namespace" || at(all[0], "metadata", "name") != "headgate" {
+		t.Fatalf("kustomize does not begin with the namespace: %v", all)
+	}
+	return all[1:]
+}
+
+// TestKustomizeInstallsInOneCommand: an API server without anything takes all of examples/kubernetes, in the order in
+// which `kubectl apply -k` sends it, and admits its pods. Where there is a kubectl, that runs, twice.
+func TestKustomizeInstallsInOneCommand(t *testing.T) {
+	manifests := testenv.Require(t, testenv.Manifests)
+	k := testenv.StartKubernetes(t)
+	for _, dir := range []string{"", "redis"} {
+		dir, err := filepath.Abs(filepath.Join(examples, dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, out, errOut := testenv.RunProgram(t, manifests, nil, "kustomize", dir)
+		if code != 0 {
+			t.Fatalf("kustomize %s: %s", dir, errOut)
+		}
+		for _, o := range objects(t, out) {
+			path := "/api/v1/namespaces"
+			if o["kind"] != "Namespace" {
+				path = strings.Replace(collection(t, o), "/"+namespace+"/", "/headgate/", 1)
+			}
+			// Both have the same names. What is there already was still validated.
+			if _, wrong := k.Create(path, o); wrong != "" && !strings.Contains(wrong, "AlreadyExists") {
+				t.Errorf("%s: %v %v: %s", dir, o["kind"], at(o, "metadata", "name"), wrong)
+			}
+			if o["kind"] == "Deployment" {
+				pod := object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": "admitted"},
+					"spec": at(o, "spec", "template", "spec")}
+				if _, wrong := k.Create("/api/v1/namespaces/headgate/pods?dryRun=All", pod); wrong != "" {
+					t.Errorf("%s: its pod: %s", dir, wrong)
+				}
+			}
+		}
+	}
+	t.Run("kubectl", func(t *testing.T) {
+		kubectl, err := exec.LookPath("kubectl")
+		if err != nil {
+			t.Skip("not run: there is no kubectl on this system")
+		}
+		fresh := testenv.StartKubernetes(t)
+		dir, err := filepath.Abs(examples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			code, out, errOut := testenv.RunProgram(t, kubectl, []string{"HOME=" + t.TempDir()}, "--kubeconfig",
+				fresh.Kubeconfig, "apply", "-k", dir)
+			if code != 0 || !strings.Contains(out, "deployment.apps/headgate ") {
+				t.Errorf("kubectl apply -k: exit code %d\n%s%s", code, out, errOut)
+			}
+		}
+	})
 }
 
 // renderExample is what the chart renders for the rules, and the values if there are any, of

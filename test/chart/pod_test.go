@@ -187,7 +187,7 @@ func (p *pod) moveAddresses(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(p.place([]string{read(t, file)})[0]), &p.settings); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"grpc", "services", "http", "metrics", "debug"} {
+	for _, name := range []string{"grpc", "services", "http", "admin", "metrics", "debug"} {
 		address, _ := p.settings[name].(string)
 		switch {
 		case address == "":

@@ -167,7 +167,8 @@ func kubeconform(t *testing.T, files ...string) (code int, out string) {
 	schemas := filepath.Join(filepath.Dir(program), "schemas", "{{.ResourceKind}}{{.KindSuffix}}.json")
 	// The modules of the Prometheus operator have no schemas;
 	// TestRenderedChartMatchesGoldenFiles decodes its objects.
-	args := []string{"-strict", "-summary", "-skip", "PodMonitor,PrometheusRule", "-schema-location", schemas}
+	args := []string{"-strict", "-summary", "-skip", "PodMonitor,ServiceMonitor,PrometheusRule",
+		"-schema-location", schemas}
 	code, out, errOut := testenv.RunProgram(t, program, nil, append(args, files...)...)
 	return code, out + errOut
 }
@@ -186,7 +187,9 @@ func TestKubeconformAcceptsEveryObject(t *testing.T) {
 	monitoring := 0
 	for name := range features(t) {
 		text := read(t, filepath.Join("golden", name+".yaml"))
-		monitoring += strings.Count(text, "\nkind: PodMonitor\n") + strings.Count(text, "\nkind: PrometheusRule\n")
+		for _, kind := range []string{"PodMonitor", "ServiceMonitor", "PrometheusRule"} {
+			monitoring += strings.Count(text, "\nkind: "+kind+"\n")
+		}
 	}
 	if code != 0 || err != nil || valid < 80 || skipped != monitoring {
 		t.Errorf("exit code %d, %d objects are valid, %d of %d have no schema: %v\n%s", code, valid, skipped,
@@ -199,6 +202,8 @@ func TestKubeconformAcceptsEveryObject(t *testing.T) {
 		{"istio", "http2MaxRequests:", "http2MaxRequest:"},
 		{"istio", "kind: EnvoyFilter", "kind: EnvoyFiltre"},
 		{"sidecar-policy", "failurePolicy:", "failurePolice:"},
+		{"pages", "parentRefs:", "parentRef:"},
+		{"pages", "pathType: Prefix", "pathTyp: Prefix"},
 	} {
 		text := read(t, filepath.Join("golden", c.file+".yaml"))
 		wrong := filepath.Join(t.TempDir(), "wrong.yaml")
@@ -221,6 +226,9 @@ func TestManifestsAreChecked(t *testing.T) {
 		{"certmanager", "rotationPolicy: Always", "rotation: Always", `unknown field "spec.privateKey.rotation"`},
 		{"istio", "http2MaxRequests", "http2MaxRequest", "http2MaxRequest"},
 		{"istio", "kind: EnvoyFilter", "kind: EnvoyFiltre", "EnvoyFiltre"},
+		{"pages", "interval: 30s", "intervall: 30s", `unknown field "spec.endpoints[0].intervall"`},
+		{"pages", "parentRefs:", "parentRef:", `unknown field "spec.parentRef"`},
+		{"pages", "pathType: Prefix", "pathTyp: Prefix", `unknown field "spec.rules[0].http.paths[0].pathTyp"`},
 	} {
 		text, err := os.ReadFile(filepath.Join("golden", c.file+".yaml"))
 		if err != nil || !bytes.Contains(text, []byte(c.old)) {
@@ -266,7 +274,22 @@ func TestRefusedValuesSayWhy(t *testing.T) {
 		"clients without server":    {"memory", "tls.clientCA=true", "needs a certificate of headgate's own"},
 		"names without clients":     {"memory", "tls.clientNames={a}", "tls.clientNames needs tls.clientCA"},
 		"slots behind client CA":    {"tls", "slots.existingSecret=s", "tls.clientCA closes the HTTP port"},
-		"slots in a sidecar":        {"sidecar", "slots.existingSecret=s", "slots.existingSecret is for mode: deployment"},
+		"slots that nobody can ask": {"sidecar", "slots.existingSecret=s", "set sidecar.httpPort"},
+		"an admin without a port":   {"sidecar", "admin.existingSecret=s", "set admin.port, or sidecar.httpPort"},
+		"pages of a sidecar": {"sidecar-slots", "ingress.enabled=true,ingress.host=a",
+			"ingress is for mode: deployment"},
+		"a ServiceMonitor of a sidecar": {"sidecar-slots", "metrics.serviceMonitor.enabled=true",
+			"metrics.serviceMonitor is for mode: deployment"},
+		"one port for two":          {"sidecar-slots", "admin.port=6070", "6070 is the port of sidecar.metricsPort"},
+		"a port that is taken":      {"memory", "admin.port=8080", "admin.port: 8080 is the port of HTTP"},
+		"an Ingress to everything":  {"memory", "ingress.enabled=true,ingress.host=a", "ingress leads to the admin port"},
+		"a route to everything":     {"memory", "httpRoute.enabled=true", "httpRoute leads to the admin port"},
+		"an Ingress for all hosts":  {"pages", "ingress.host=", "ingress needs ingress.host"},
+		"a route from nowhere":      {"pages", "httpRoute.parentRefs=null", "httpRoute needs httpRoute.parentRefs"},
+		"scraped twice":             {"pages", "metrics.podMonitor.enabled=true", "would scrape each pod twice"},
+		"a Service that is no type": {"memory", "service.type=ExternalName", "service/type"},
+		"admin behind client CA":    {"tls", "admin.existingSecret=s", "tls.clientCA closes the HTTP port"},
+		"the address of the admin":  {"memory", "config.admin=:9", "admin"},
 		"TLS in a sidecar":          {"sidecar", "tls.existingSecret=s", "tls is for mode: deployment"},
 		"a lease-ttl twice":         {"sidecar", "config.lease-ttl=1m", "lease-ttl is sidecar.leaseTTL"},
 		"a socket elsewhere":        {"sidecar", "sidecar.socket=/tmp/x", "neither @name nor a path in /run/headgate"},
@@ -328,6 +351,9 @@ func TestNotesNameTheNextSteps(t *testing.T) {
 		"sidecar-istio": {"inject.istio.io/templates: sidecar,headgate", "hg-headgate-istio-template"},
 		"xds": {"The control plane at envoy-gateway.envoy-gateway-system.svc:18001 sends the rules",
 			"helm test -n limits hg"},
+		"pages": {"https://limits.example.com/#token=", "kubectl get secret -n limits headgate-admin",
+			"can change the limits of every client"},
+		"sidecar-slots":  {"http://127.0.0.1:6071/api/v1/slots"},
 		"sidecar-policy": {`headgate.io/inject: "true"`, "There are no metrics", "each pod counts for itself"},
 	} {
 		values := filepath.Join(chart, strings.TrimPrefix(all[name], chartDir))

@@ -49,7 +49,8 @@ func TestHeadgateStartsFromEachGoldenFile(t *testing.T) {
 				"HEADGATE_BACKEND":      server.URL(),
 				"HEADGATE_LEASE_SECRET": "not-so-secret-0123456789",
 				"HEADGATE_SLOTS":        "sqlite:" + filepath.Join(t.TempDir(), "slots.db"),
-				"HEADGATE_ADMIN_TOKEN":  "0123456789abcdef0123456789abcdef",
+				"HEADGATE_POLICIES":     "sqlite:" + filepath.Join(t.TempDir(), "policies.db"),
+				"HEADGATE_ADMIN_TOKEN":  adminToken,
 			}, certs)
 			testenv.Eventually(t, 20*time.Second, "the startupProbe passes", func() string {
 				if p.Exited() {
@@ -70,6 +71,7 @@ func TestHeadgateStartsFromEachGoldenFile(t *testing.T) {
 			}
 			p.helmTest(t, all)
 			p.limits(t, name, certs, gateway)
+			p.servesPages(t)
 			if metrics := p.address("metrics"); metrics != "" {
 				if code, err := get("http://" + metrics + "/metrics"); code != http.StatusOK {
 					t.Errorf("/metrics: %d %v", code, err)
@@ -80,6 +82,59 @@ func TestHeadgateStartsFromEachGoldenFile(t *testing.T) {
 				t.Errorf("exit code %d at the end", code)
 			}
 		})
+	}
+}
+
+const adminToken = "0123456789abcdef0123456789abcdef"
+
+// servesPages holds the admin port to what it may serve, and to whom, and asks for a slot where there are slots.
+func (p *pod) servesPages(t *testing.T) {
+	t.Helper()
+	has := func(variable string) bool {
+		return slices.ContainsFunc(asList(p.container["env"]), func(e any) bool { return at(e, "name") == variable })
+	}
+	isOpen := slices.ContainsFunc(asList(p.container["ports"]), func(port any) bool {
+		return at(port, "name") == "admin" || at(port, "name") == "hg-admin"
+	})
+	if isOpen != (p.address("admin") != "") {
+		t.Errorf("the pod has an admin port: %v, headgate listens at %q", isOpen, p.address("admin"))
+	}
+	admin := "http://" + p.address("admin")
+	if isOpen {
+		for _, c := range []struct {
+			path, token string
+			want        int
+		}{
+			{"/admin/status", "", 401}, {"/admin/status", adminToken, 200}, {"/admin/policies", adminToken, 200},
+			{"/limits", "", 200}, {"/policies", "", 200}, {"/json", adminToken, 404},
+		} {
+			req, err := http.NewRequest(http.MethodGet, admin+c.path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.token != "" {
+				req.Header.Set("Authorization", "Bearer "+c.token)
+			}
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _ = resp.Body.Close(); resp.StatusCode != c.want {
+				t.Errorf("the admin port: %s with the token %q: %d, want %d", c.path, c.token, resp.StatusCode, c.want)
+			}
+		}
+	}
+	if !has("HEADGATE_SLOTS") {
+		return
+	}
+	at := "http://" + p.address("http")
+	if p.settings["slots-auth"] == true && p.address("admin") != "" {
+		at = admin
+	}
+	code, out, errOut := testenv.RunProgram(t, program, []string{"HEADGATE_ADMIN_TOKEN=" + adminToken}, "slot", "pay-1",
+		"--addr", at)
+	if code != 0 || !strings.Contains(out, "scheduled=") {
+		t.Errorf("a slot of %s: exit code %d\n%s%s", at, code, out, errOut)
 	}
 }
 

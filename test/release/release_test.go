@@ -58,7 +58,10 @@ func sources(t *testing.T) string {
 			t.Fatal(err)
 		}
 		if name == "CHANGELOG.md" {
-			text = append(text, "\n## "+version+", 2026-01-02\n"...)
+			text = append(text, "\n## "+version+", 2026-01-02\n\n## v9.9.8, 2026-01-01\n"...)
+		}
+		if name == "charts/headgate/Chart.yaml" {
+			text = regexp.MustCompile(`(?m)^appVersion: .*$`).ReplaceAll(text, []byte("appVersion: "+version))
 		}
 		to := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
@@ -111,6 +114,8 @@ func TestReleaseIsReproducible(t *testing.T) {
 	dist := build(t, env...)
 	t.Run("sums", func(t *testing.T) { checkSums(t, dist) })
 	t.Run("archives", func(t *testing.T) { checkArchives(t, dist) })
+	t.Run("oracle", func(t *testing.T) { checkOracle(t, dist) })
+	t.Run("bills", func(t *testing.T) { checkBills(t, dist) })
 	t.Run("chart", func(t *testing.T) { checkChart(t, dist) })
 	t.Run("image", func(t *testing.T) { checkImage(t, dist) })
 	t.Run("again", func(t *testing.T) {
@@ -139,6 +144,7 @@ func TestReleaseRefused(t *testing.T) {
 		{"X=", "v1.2.3+dirty", t.TempDir(), "is not a version"},
 		{"X=", version, full, "is not empty"},
 		{"X=", "v9.9.9", t.TempDir(), "CHANGELOG.md has no section about v9.9.9"},
+		{"X=", "v9.9.8", t.TempDir(), "does not have appVersion: v9.9.8"},
 		{"SOURCE_DATE_EPOCH=", version, t.TempDir(), "SOURCE_DATE_EPOCH is not set"},
 		{"CERTIFICATES=/none", version, t.TempDir(), "there is no /none"},
 	} {
@@ -210,6 +216,64 @@ func checkArchives(t *testing.T, dist string) {
 	for _, name := range []string{"notify-gateway", "notify-sender"} {
 		if code, out, errOut := testenv.RunProgram(t, filepath.Join(dir, notify, name), nil, "--help"); code != 0 {
 			t.Errorf("%s --help: %d %s%s", name, code, out, errOut)
+		}
+	}
+}
+
+// checkOracle: the program of headgate-oracle has the driver, tells the version, and says what to install where
+// Oracle's client is missing; its archive has the driver's license.
+func checkOracle(t *testing.T, dist string) {
+	name := "headgate-oracle_" + version + "_linux_" + runtime.GOARCH
+	dir := filepath.Join(unpack(t, filepath.Join(dist, name+".tar.gz")), name)
+	path := filepath.Join(dir, "headgate")
+	if code, out, errOut := testenv.RunProgram(t, path, nil, "version"); code != 0 || out != "headgate "+version+"\n" {
+		t.Errorf("headgate version: %d %q %s", code, out, errOut)
+	}
+	if !strings.Contains(read(t, filepath.Join(dir, "THIRD-PARTY-LICENSES")), "==== github.com/godror/godror v") {
+		t.Error("the license of the driver is missing")
+	}
+	if out, err := exec.Command("sh", "-c", "ldconfig -p | grep libclntsh").CombinedOutput(); err == nil {
+		t.Skipf("not run: this system has Oracle's client: %s", out)
+	}
+	for _, flag := range []string{"--slots", "--backend", "--policies"} {
+		code, out, errOut := testenv.RunProgram(t, path, nil, "serve", "--example", flag, "oracle://u:hunter2@127.0.0.1:1/X",
+			"--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--services", "127.0.0.1:0", "--debug", "127.0.0.1:0")
+		if code == 0 || !strings.Contains(errOut, "install Oracle Instant Client") || !strings.Contains(errOut, "DPI-1047") ||
+			strings.Contains(out+errOut, "hunter2") {
+			t.Errorf("%s without Oracle's client: exit code %d\n%s%s", flag, code, out, errOut)
+		}
+	}
+}
+
+// checkBills: beside each archive of programs is a bill of materials with every module of its list, and Go.
+func checkBills(t *testing.T, dist string) {
+	archives, err := filepath.Glob(filepath.Join(dist, "*.tar.gz"))
+	if err != nil || len(archives) != 2*len(architectures)+1 {
+		t.Fatalf("%d archives: %v", len(archives), err)
+	}
+	for _, archive := range archives {
+		base := strings.TrimSuffix(archive, ".tar.gz")
+		var bill struct {
+			BOMFormat  string
+			Metadata   struct{ Component struct{ Version string } }
+			Components []struct{ Name, Version, PURL string }
+		}
+		readJSON(t, base+".cdx.json", &bill)
+		if bill.BOMFormat != "CycloneDX" || bill.Metadata.Component.Version != version {
+			t.Errorf("%s: %+v", base, bill)
+		}
+		has := map[string]bool{}
+		for _, c := range bill.Components {
+			has[c.Name+" "+c.Version] = true
+		}
+		modules := regexp.MustCompile(`(?m)^\tdep\t(\S+)\t(\S+)\t`).FindAllStringSubmatch(read(t, base+".modules.txt"), -1)
+		for _, m := range modules {
+			if !has[m[1]+" "+m[2]] {
+				t.Errorf("%s: the bill has no %s %s", base, m[1], m[2])
+			}
+		}
+		if goVersion := "std " + strings.TrimPrefix(runtime.Version(), "go"); len(modules) < 10 || !has[goVersion] {
+			t.Errorf("%s: %d modules, Go is there: %v", base, len(modules), has[goVersion])
 		}
 	}
 }
@@ -381,15 +445,17 @@ func runs(t *testing.T, root string) {
 	}
 }
 
-// TestPushBringsTheWholeImage: the image arrives in a registry whole.
-func TestPushBringsTheWholeImage(t *testing.T) {
+// TestTools: the image arrives in a registry whole, and bills of materials have what is in programs.
+func TestTools(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds tools/image")
+		t.Skip("builds the tools")
 	}
-	cmd := exec.Command("go", "test", "./...")
-	cmd.Dir = "../../tools/image"
-	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, text)
+	for _, tool := range []string{"image", "sbom"} {
+		cmd := exec.Command("go", "test", "./...")
+		cmd.Dir = "../../tools/" + tool
+		if text, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", tool, err, text)
+		}
 	}
 }
 

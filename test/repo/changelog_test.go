@@ -149,6 +149,7 @@ func TestChangelogEntries(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
+	writeRelease(t, *release)
 }
 
 func TestChangelogRules(t *testing.T) {

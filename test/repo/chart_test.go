@@ -37,6 +37,7 @@ var chartSettings = map[string]string{
 	"grpc-tls-cert": "tls.existingSecret", "grpc-tls-key": "tls.existingSecret",
 	"grpc-client-ca": "tls.clientCA", "grpc-client-san": "tls.clientNames",
 	"lease-secret": "leaseSecret.existingSecret",
+	"admin":        "admin.port",
 	"admin-token":  "admin.existingSecret",
 	"slots":        "slots.existingSecret", "slots-username": "slots.existingSecret",
 	"slots-password": "slots.existingSecret",

@@ -41,16 +41,17 @@ func parseDockerfile(text string) []instruction {
 
 var pinnedImage = regexp.MustCompile(`:[0-9][^@]*$|@sha256:[0-9a-f]{64}$`)
 
-// checkDockerfile returns what is wrong with the image: its bases must not move
-// by themselves, the program must be static, and it must not run as root.
-func checkDockerfile(text string) []string {
+// checkDockerfile returns what is wrong with the image: its bases must not move by themselves, and it must not run as
+// root. The program must be static; with Oracle's driver, which needs a C library, the final image must have one.
+func checkDockerfile(text string, oracle bool) []string {
 	var found []string
 	bad := func(i instruction, format string, args ...any) {
 		found = append(found, fmt.Sprintf("line %d: %s", i.line, fmt.Sprintf(format, args...)))
 	}
 	stages := []string{}
-	var static bool
+	var static, driver bool
 	var final struct {
+		base             string
 		user, entrypoint instruction
 		ports            []string
 	}
@@ -71,10 +72,11 @@ func checkDockerfile(text string) []string {
 			if len(f) == 3 && strings.EqualFold(f[1], "AS") {
 				stages = append(stages, f[2])
 			}
-			final.user, final.entrypoint, final.ports = instruction{}, instruction{}, nil
+			final.base, final.user, final.entrypoint, final.ports = image, instruction{}, instruction{}, nil
 		case "RUN":
 			if strings.Contains(i.rest, "go build") {
 				static = strings.Contains(i.rest, "CGO_ENABLED=0")
+				driver = strings.Contains(i.rest, "CGO_ENABLED=1") && strings.Contains(i.rest, "-tags godror")
 			}
 		case "ENV":
 			static = static || strings.Contains(i.rest, "CGO_ENABLED=0")
@@ -89,7 +91,12 @@ func checkDockerfile(text string) []string {
 		}
 	}
 	whole := instruction{}
-	if !static {
+	switch {
+	case oracle && !driver:
+		bad(whole, "the program is not built with CGO_ENABLED=1 and -tags godror, so it has no driver of Oracle")
+	case oracle && final.base == "scratch":
+		bad(whole, "the final stage has no C library, which Oracle's driver needs")
+	case !oracle && !static:
 		bad(whole, "the program is not built with CGO_ENABLED=0, so it needs a C library that the final image lacks")
 	}
 	user, _, _ := strings.Cut(final.user.rest, ":")
@@ -109,8 +116,20 @@ func checkDockerfile(text string) []string {
 }
 
 func TestDockerfileFollowsItsRules(t *testing.T) {
-	for _, finding := range checkDockerfile(string(readFile(t, filepath.Join(root(t), "Dockerfile")))) {
-		t.Errorf("Dockerfile: %s", finding)
+	same := map[string][]string{} // what images say of themselves
+	for _, name := range []string{"Dockerfile", "Dockerfile.oracle"} {
+		text := string(readFile(t, filepath.Join(root(t), name)))
+		for _, finding := range checkDockerfile(text, name != "Dockerfile") {
+			t.Errorf("%s: %s", name, finding)
+		}
+		for _, i := range parseDockerfile(text[strings.LastIndex(text, "\nFROM "):]) {
+			if slices.Contains([]string{"ARG", "LABEL", "USER", "EXPOSE", "ENTRYPOINT", "CMD"}, i.name) {
+				same[name] = append(same[name], i.name+" "+i.rest)
+			}
+		}
+	}
+	if !slices.Equal(same["Dockerfile"], same["Dockerfile.oracle"]) {
+		t.Errorf("the final stages differ:\n%q", same)
 	}
 }
 
@@ -118,7 +137,13 @@ func TestDockerfileRules(t *testing.T) {
 	const good = "FROM golang:1.26.8-bookworm AS build\n" +
 		"RUN CGO_ENABLED=0 \\\n  go build ./x\n" +
 		"FROM scratch\n# note\nUSER 65532:65532\nEXPOSE 8081 8080 6070 8082\nENTRYPOINT [\"/headgate\"]\n"
-	expect(t, "in order", checkDockerfile(good), "")
+	expect(t, "in order", checkDockerfile(good, false), "")
+	oracle := strings.NewReplacer("CGO_ENABLED=0", "CGO_ENABLED=1", "go build", "go build -tags godror", "FROM scratch",
+		"FROM debian:12.12-slim").Replace(good)
+	expect(t, "with Oracle", checkDockerfile(oracle, true), "")
+	expect(t, "without the driver", checkDockerfile(strings.Replace(oracle, "-tags godror", "", 1), true), "no driver")
+	expect(t, "without a C library", checkDockerfile(strings.Replace(oracle, "debian:12.12-slim", "scratch", 1), true),
+		"no C library")
 	for _, c := range []struct{ name, old, new, want string }{
 		{"no tag", "golang:1.26.8-bookworm", "golang", "not pinned"},
 		{"latest", "golang:1.26.8-bookworm", "golang:1-latest", "every day"},
@@ -138,6 +163,6 @@ func TestDockerfileRules(t *testing.T) {
 		if !strings.Contains(good, c.old) {
 			t.Fatalf("%s: the example lacks %q", c.name, c.old)
 		}
-		expect(t, c.name, checkDockerfile(strings.Replace(good, c.old, c.new, 1)), c.want)
+		expect(t, c.name, checkDockerfile(strings.Replace(good, c.old, c.new, 1), false), c.want)
 	}
 }

@@ -21,14 +21,17 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	kjson "sigs.k8s.io/json"
 )
 
 // custom are the types of custom resources.
 var custom = map[string]func() any{
 	"monitoring.coreos.com/v1/PodMonitor":     func() any { return new(monitoring.PodMonitor) },
+	"monitoring.coreos.com/v1/ServiceMonitor": func() any { return new(monitoring.ServiceMonitor) },
 	"monitoring.coreos.com/v1/PrometheusRule": func() any { return new(monitoring.PrometheusRule) },
 	"cert-manager.io/v1/Certificate":          func() any { return new(certmanager.Certificate) },
+	"gateway.networking.k8s.io/v1/HTTPRoute":  func() any { return new(gateway.HTTPRoute) },
 }
 
 // messages are the specs of custom resources that are protobuf messages.

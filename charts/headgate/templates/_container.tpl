@@ -30,10 +30,16 @@ env:
   {{- . | nindent 2 }}
 {{- end }}
 {{- if include "headgate.isSidecar" . }}
-{{- if .Values.sidecar.metricsPort }}
+{{- if or .Values.sidecar.metricsPort .Values.admin.port }}
 ports:
+  {{- if .Values.sidecar.metricsPort }}
   - name: hg-metrics
     containerPort: {{ .Values.sidecar.metricsPort }}
+  {{- end }}
+  {{- if .Values.admin.port }}
+  - name: hg-admin
+    containerPort: {{ .Values.admin.port }}
+  {{- end }}
 {{- end }}
 {{- else }}
 ports:
@@ -44,6 +50,10 @@ ports:
   {{- if include "headgate.httpIsOpen" . }}
   - name: http
     containerPort: 8080
+  {{- end }}
+  {{- if .Values.admin.port }}
+  - name: admin
+    containerPort: {{ .Values.admin.port }}
   {{- end }}
   - name: metrics
     containerPort: 6070

@@ -14,6 +14,7 @@
 {{- $_ := set $s "rules" "/etc/headgate/rules" -}}
 {{- end -}}
 {{- if .Values.rules.candidate }}{{ $_ := set $s "candidate" "/etc/headgate/candidate" }}{{ end -}}
+{{- if .Values.admin.port }}{{ $_ := set $s "admin" (printf ":%d" (int .Values.admin.port)) }}{{ end -}}
 {{- $_ := set $s "drain-delay" (printf "%ss" (include "headgate.drainDelay" .)) -}}
 {{- $_ := set $s "drain-timeout" (printf "%ss" (include "headgate.drainTimeout" .)) -}}
 {{- if .Values.rules.mergeDomains }}{{ $_ := set $s "merge-domains" true }}{{ end -}}
@@ -23,7 +24,7 @@
 {{- $_ := set $s "services" (printf "unix:%s-services" .Values.sidecar.socket) -}}
 {{- /* With the umask's mode Envoy, another user, could not connect. */ -}}
 {{- if hasPrefix "/" .Values.sidecar.socket }}{{ $_ := set $s "socket-mode" "0666" }}{{ end -}}
-{{- $_ := set $s "http" "" -}}
+{{- $_ := set $s "http" (ternary (printf "127.0.0.1:%d" (int .Values.sidecar.httpPort)) "" (gt (int .Values.sidecar.httpPort) 0)) -}}
 {{- $_ := set $s "debug" "" -}}
 {{- if .Values.sidecar.metricsPort }}{{ $_ := set $s "metrics" (printf ":%d" (int .Values.sidecar.metricsPort)) }}{{ end -}}
 {{- $_ := set $s "lease-ttl" .Values.sidecar.leaseTTL -}}
