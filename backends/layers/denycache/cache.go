@@ -33,13 +33,13 @@ type shard struct {
 
 // A set is the few places where a key can be.
 type set struct {
-	ids      [ways]id // the zero id: free
-	refusals [ways]refusal
+	ids      [ways]id // 0: free
+	refusals [ways]packed
 	oldest   uint8
 }
 
-// An id stands for a key.
-type id struct{ a, b uint64 }
+// An id stands for a key among those of its set.
+type id uint64
 
 func (c *cache) init(keys int) {
 	n := backends.ShardCount(keys)
@@ -53,12 +53,10 @@ func (c *cache) init(keys int) {
 // hashes; names of limits are the operator's, and few, so that one is enough.
 func (c *cache) place(k *limit.Key) (*shard, *set, id) {
 	name := maphash.String(c.seeds[0], k.Limit)
-	key := id{
-		name*0x9e3779b97f4a7c15 ^ maphash.String(c.seeds[0], k.Group),
-		bits.RotateLeft64(name, 32)*0x9e3779b97f4a7c15 ^ maphash.String(c.seeds[1], k.Group) | 1,
-	}
-	s := &c.shards[int(key.a>>58)&(len(c.shards)-1)]
-	return s, &s.sets[uint64(uint32(key.a))*uint64(len(s.sets))>>32], key
+	at := name*0x9e3779b97f4a7c15 ^ maphash.String(c.seeds[0], k.Group)
+	s := &c.shards[int(at>>58)&(len(c.shards)-1)]
+	return s, &s.sets[uint64(uint32(at))*uint64(len(s.sets))>>32],
+		id(bits.RotateLeft64(name, 32)*0x9e3779b97f4a7c15 ^ maphash.String(c.seeds[1], k.Group) | 1)
 }
 
 // find returns the way of key, or -1.
@@ -73,23 +71,28 @@ func (t *set) find(key id) int {
 
 // get returns what is kept for op, or a refusal without a limit. What was learnt under
 // another limit goes: a take under this one may make room there.
-func (c *cache) get(op *limit.Op) (r refusal, s *shard) {
+func (c *cache) get(op *limit.Op) (p packed, s *shard) {
 	s, set, key := c.place(&op.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := set.find(key)
 	if w < 0 {
-		return r, s
+		return p, s
 	}
-	if r = set.refusals[w]; !r.limit.Same(op.Limit) {
+	if p = set.refusals[w]; !p.limit.Same(op.Limit) {
 		s.remove(set, w)
-		return refusal{}, s
+		return packed{}, s
 	}
-	return r, s
+	return p, s
 }
 
-// put keeps r for k, unless something was dropped since gen.
+// put keeps r for k, unless something was dropped since gen, or it does not fit.
 func (c *cache) put(k *limit.Key, r *refusal, gen uint64) {
+	packed, fits := r.pack()
+	if !fits {
+		c.forget(k, math.MaxInt64)
+		return
+	}
 	s, set, key := c.place(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,20 +101,20 @@ func (c *cache) put(k *limit.Key, r *refusal, gen uint64) {
 	}
 	w := set.find(key)
 	if w < 0 {
-		if w = set.find(id{}); w >= 0 {
+		if w = set.find(0); w >= 0 {
 			s.used++
 		} else {
 			w = set.worst(r.sent)
 			s.evictions++
 		}
 	}
-	set.ids[w], set.refusals[w] = key, *r
+	set.ids[w], set.refusals[w] = key, packed
 }
 
 // worst returns the way of a refusal that is over, or else of the oldest, whose turn then is the next one's.
 func (t *set) worst(now time.Duration) int {
 	for w := range t.refusals {
-		if r := &t.refusals[w]; r.retry != limit.Never && r.sent+r.retry <= now {
+		if r := t.refusals[w].unpack(); r.retry != limit.Never && r.sent+r.retry <= now {
 			return w
 		}
 	}
@@ -125,7 +128,7 @@ func (c *cache) forget(k *limit.Key, cost int64) {
 	s, set, key := c.place(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w := set.find(key); w >= 0 && set.refusals[w].cost <= cost {
+	if w := set.find(key); w >= 0 && set.refusals[w].unpack().cost <= cost {
 		s.remove(set, w)
 	}
 }
@@ -138,7 +141,7 @@ func (c *cache) drop(k *limit.Key) {
 }
 
 func (s *shard) remove(set *set, w int) {
-	set.ids[w], set.refusals[w] = id{}, refusal{}
+	set.ids[w], set.refusals[w] = 0, packed{}
 	s.used--
 }
 

@@ -183,10 +183,11 @@ func (b *Backend) look(op *limit.Op, at limit.Instant, now, maxAge time.Duration
 	if *out = (limit.Outcome{Admitted: true, Remaining: op.Limit.Capacity()}); op.Cost > out.Remaining {
 		out.Admitted, out.Retry = false, limit.Never
 	}
-	r, s := b.cache.get(op)
-	if r.limit == nil {
+	p, s := b.cache.get(op)
+	if p.limit == nil {
 		return looked{shard: s}
 	}
+	r := p.unpack()
 	if at == 0 { // Another caller may have asked after this one read the clock.
 		at = r.at.AddUp(max(now-r.sent, 0) + b.slack)
 	}

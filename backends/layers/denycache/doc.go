@@ -43,7 +43,8 @@
 // passed is counted from before the store was asked, so that a refusal ends early
 // by up to a round trip and never late.
 //
-// Memory is fixed: 100,000 refusals of about 90 bytes, in sets of eight, in
-// each of which a new one takes the place of one that is over, or else of the oldest. A key is kept as 128 bits
-// of seeded hashes, because clients choose keys and must not choose places.
+// Memory is fixed: 100,000 refusals of 49 bytes, in sets of eight, in
+// each of which a new one takes the place of one that is over, or else of the oldest. A key is kept as 64 bits
+// of a seeded hash in the set that another one chooses, because clients choose keys and must not choose places.
+// A refusal that does not fit (a cost of 2^32 units, a wait of 407 days) is not kept.
 package denycache
