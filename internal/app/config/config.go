@@ -226,7 +226,7 @@ func (c *Config) listenerSettings() []settings.Setting {
 			"implementation that serves the gRPC address: unary (headgate's own, several times cheaper) or grpc "+
 				"(grpc-go)", settings.OneOf("unary", "grpc")),
 		settings.Row("services", &c.Services, ":8082",
-			"`address` of the gRPC services that the unary transport does not serve: access log, health Watch, "+
+			"`address` of the gRPC services that the unary transport does not serve: access log, "+
 				"reflection; empty: disabled", settings.Listens),
 		settings.Row("http", &c.HTTP, ":8080",
 			"`address` of /json, /healthcheck and /readyz; empty: disabled", settings.Listens),

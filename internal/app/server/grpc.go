@@ -145,6 +145,7 @@ func (f *grpcFront) unaryEndpoint(l net.Listener, conf *tls.Config) (*endpoint, 
 	}
 	handlers := transport.Handlers(f.service, f.metrics.requests("unary"))
 	handlers[healthpb.Health_Check_FullMethodName] = unary.Handler{Inline: f.checkHealth}
+	handlers[healthpb.Health_Watch_FullMethodName] = unary.Handler{Inline: f.watchHealth}
 	u, err := unary.New(unary.Config{
 		Handlers:             handlers,
 		UnknownHint:          hint,
@@ -195,6 +196,23 @@ func (f *grpcFront) checkHealth(ctx context.Context, calls []*unary.Call) []*una
 		if err != nil {
 			st := status.Convert(err)
 			c.Err = &unary.Status{Code: unary.Code(st.Code()), Message: st.Message()}
+		}
+	}
+	return nil
+}
+
+// watchHealth answers grpc.health.v1.Health/Watch. A status changes once, when the server is drained, and the call ends
+// then. While the server is not serving yet it ends at once, and the client asks again.
+func (f *grpcFront) watchHealth(ctx context.Context, calls []*unary.Call) []*unary.Call {
+	f.checkHealth(ctx, calls)
+	for _, c := range calls {
+		var resp healthpb.HealthCheckResponse
+		if c.Err != nil && c.Err.Code == unary.Code(codes.NotFound) {
+			resp.Status = healthpb.HealthCheckResponse_SERVICE_UNKNOWN
+			c.Reply, _ = proto.MarshalOptions{}.MarshalAppend(c.Reply[:0], &resp) // a message of ours
+			c.Err, c.Open = nil, true
+		} else if c.Err == nil {
+			c.Open = proto.Unmarshal(c.Reply, &resp) == nil && resp.Status == healthpb.HealthCheckResponse_SERVING
 		}
 	}
 	return nil

@@ -46,6 +46,9 @@ func (a *answers) answer(st *stream) {
 	a.sendWindow -= int64(total)
 	w.queued = appendFrame(w.queued, http2.FrameData, 0, st.id, total)
 	w.queued = append(appendMessagePrefix(w.queued, n), call.Reply...)
+	if call.Open && a.keepOpen(st) {
+		return
+	}
 	w.queued = w.enc.trailersFrame(w.queued, st.id)
 	a.answered(st)
 }

@@ -26,6 +26,7 @@ func (c *conn) checkTimeouts(now time.Time) {
 		c.streams.check()
 		c.answers.recheckWaiting()
 		c.checkAge()
+		c.endKept()
 		c.drain.check()
 		c.checkAlive()
 	}
@@ -102,8 +103,16 @@ func (c *conn) shutdown() {
 	c.mu.Lock()
 	c.now = time.Now()
 	c.drain.start()
+	c.endKept()
 	c.mu.Unlock()
 	c.w.flushLater()
+}
+
+// endKept ends the calls that are kept open, of a connection that is drained: their clients ask elsewhere.
+func (c *conn) endKept() {
+	if !c.drain.begun.IsZero() && c.state < stateClosing {
+		c.streams.endKept()
+	}
 }
 
 // unreadAnswers is how many bytes of answers may wait on each connection, also while memory is short.

@@ -246,7 +246,7 @@ func (c *conn) lastUsed(now time.Time) (at time.Time, idle bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.state == stateClosed || c.streams.active > c.streams.incomplete:
+	case c.state == stateClosed || !c.streams.idle():
 		return now, false
 	case c.lastCall.Equal(c.made):
 		return c.made.AddDate(0, 0, -1), true

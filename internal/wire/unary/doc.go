@@ -11,6 +11,8 @@
 // that does gets a goroutine of a bounded pool ([Handler.Serve]) while the
 // connection reads on.
 //
+// A handler may keep an answered call open until the connection is drained ([Call.Open]), for clients that watch.
+//
 // The server knows gRPC's unary calls and the part of HTTP/2 that they need:
 // no server push, no streaming in either direction, no priorities, no
 // compression of answers. Everything that a client can send is bounded, in

@@ -18,6 +18,7 @@ type stream struct {
 	handed  bool // the handler has it
 	waiting bool // its answer waits for window
 	closed  bool // not in the connection's table any more
+	kept    bool // answered, and kept open
 
 	urgency  int       // see urgency, of calls that are read with others
 	since    time.Time // when its headers came, or since when its answer waits for window
@@ -54,14 +55,14 @@ func newStream(id uint32, h *handler) *stream {
 func (st *stream) recycle() {
 	call := &st.call
 	call.Message, call.TooLarge, call.Err, call.Deadline, call.later = nil, false, nil, time.Time{}, false
-	call.Undo, call.UndoSize = nil, 0
+	call.Undo, call.UndoSize, call.Open = nil, 0, false
 	call.cancelled.Store(false)
 	clear(call.Metadata)
 	call.Metadata = call.Metadata[:0]
 	call.Reply = kept(call.Reply)
 	st.body, st.plain, st.answer = kept(st.body), nil, nil // the others are rare
 	st.h = nil
-	st.ended, st.ready, st.handed, st.waiting, st.closed, st.gzip = false, false, false, false, false, false
+	st.ended, st.ready, st.handed, st.waiting, st.closed, st.gzip, st.kept = false, false, false, false, false, false, false
 	st.refusal = refusal{}
 	st.size, st.counted, st.unreturned, st.sent = 0, 0, 0, 0
 	streamPool.Put(st)

@@ -18,6 +18,7 @@ type streams struct {
 	sent       sentAnswers
 	incomplete int   // streams whose request has not ended
 	active     int   // streams whose memory is in use, closed ones among them
+	kept       int   // streams that are answered, and kept open
 	sendWindow int64 // the send window of a new stream
 	recheck    bool  // answers that wait must be looked at: a window has grown, or a call is closed
 	checkAt    time.Time
@@ -138,11 +139,18 @@ func (s *streams) cancel(id uint32) {
 		}
 		return
 	}
-	if !st.handed { // the handler's work has its own bounds
+	if !st.handed && !st.kept { // the handler's work has its own bounds
 		s.pay(costReset)
 	}
-	s.callCount.cancelled++
+	s.countCancelled(st)
 	s.drop(st, false)
+}
+
+// countCancelled counts a call that its client ends, unless it has its answer.
+func (s *streams) countCancelled(st *stream) {
+	if !st.kept {
+		s.callCount.cancelled++
+	}
 }
 
 // answered closes a stream whose answer is queued.
@@ -155,6 +163,37 @@ func (s *streams) answered(st *stream) {
 	s.drop(st, false)
 }
 
+// maxKept is how many answered calls a connection may keep open.
+const maxKept = 4
+
+// keepOpen keeps an answered call open, and reports whether it may be.
+func (s *streams) keepOpen(st *stream) bool {
+	if s.kept >= maxKept || s.state != stateOpen {
+		return false
+	}
+	s.kept++
+	st.kept = true
+	s.dropRequest(st)
+	s.patience.refill(answerCredit)
+	return true
+}
+
+// endKept ends the calls that are kept open.
+func (s *streams) endKept() {
+	if s.kept == 0 {
+		return
+	}
+	for _, st := range s.open {
+		if st.kept {
+			s.w.queued = s.w.enc.trailersFrame(s.w.queued, st.id)
+			s.drop(st, false)
+		}
+	}
+}
+
+// idle reports whether no call is being answered or on its way to be.
+func (s *streams) idle() bool { return s.active-s.kept <= s.incomplete }
+
 // drop takes a stream out of the table. cut says that we cut it off while the
 // client may still send.
 func (s *streams) drop(st *stream, cut bool) {
@@ -162,6 +201,9 @@ func (s *streams) drop(st *stream, cut bool) {
 		return
 	}
 	st.closed = true
+	if st.kept {
+		s.kept--
+	}
 	if !st.ended {
 		s.incomplete--
 	}
@@ -312,7 +354,7 @@ func (s *streams) check() {
 // closeAll ends all calls of a connection that is closed.
 func (s *streams) closeAll() {
 	for _, st := range s.open {
-		s.callCount.cancelled++
+		s.countCancelled(st)
 		s.drop(st, false)
 	}
 	s.sent = sentAnswers{}
