@@ -56,9 +56,7 @@ func (s *split) Take(ctx context.Context, reqs []limit.Request, out []limit.Verd
 	case together == 0:
 		s.takeEach(ctx, reqs, out)
 	default:
-		for i := range reqs {
-			s.takeTogether(ctx, reqs[i:i+1], out[i:i+1])
-		}
+		s.takeTogether(ctx, reqs, out)
 	}
 }
 
@@ -77,14 +75,13 @@ func (s *split) takeEach(ctx context.Context, reqs []limit.Request, out []limit.
 	merge(&main, &second, out)
 }
 
-// takeTogether asks the store of seconds and then, with what that says, the main one about one request.
+// takeTogether asks the store of seconds and then, with what that says, the main one.
 func (s *split) takeTogether(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
 	main, second := part{of: reqs}, part{of: reqs, seconds: true}
 	second.fill(nil)
 	second.ask(ctx, s.second)
-	refused := len(second.reqs) > 0 && second.out[0].Err == nil && !second.out[0].Admitted
-	main.fill(func(op limit.Op) limit.Op {
-		if refused && !op.ChargesEach() {
+	main.fill(func(i int, op limit.Op) limit.Op {
+		if v := second.verdict(i); v != nil && v.Err == nil && !v.Admitted && !op.ChargesEach() {
 			op.Cost, op.Holder, op.Shadow = 0, "", true // says what is left
 		}
 		return op
@@ -104,7 +101,7 @@ type part struct {
 }
 
 // fill collects the part's ops, changed by as if that is not nil.
-func (p *part) fill(as func(limit.Op) limit.Op) {
+func (p *part) fill(as func(i int, op limit.Op) limit.Op) {
 	p.where, p.ops = make([]int, len(p.of)), make([][]int, len(p.of))
 	for i := range p.of {
 		var ops []limit.Op
@@ -113,7 +110,7 @@ func (p *part) fill(as func(limit.Op) limit.Op) {
 				continue
 			}
 			if as != nil {
-				op = as(op)
+				op = as(i, op)
 			}
 			ops, p.ops[i] = append(ops, op), append(p.ops[i], j)
 		}

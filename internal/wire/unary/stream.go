@@ -62,7 +62,8 @@ func (st *stream) recycle() {
 	call.Reply = kept(call.Reply)
 	st.body, st.plain, st.answer = kept(st.body), nil, nil // the others are rare
 	st.h = nil
-	st.ended, st.ready, st.handed, st.waiting, st.closed, st.gzip, st.kept = false, false, false, false, false, false, false
+	st.ended, st.ready, st.handed, st.waiting, st.closed = false, false, false, false, false
+	st.gzip, st.kept = false, false
 	st.refusal = refusal{}
 	st.size, st.counted, st.unreturned, st.sent = 0, 0, 0, 0
 	streamPool.Put(st)
