@@ -100,6 +100,13 @@ func upgrades(t *testing.T, k *testenv.Kubernetes) {
 // policyInjects: the API server puts headgate into the pods that have the label, once, with
 // its volumes, and into no others.
 func policyInjects(t *testing.T, k *testenv.Kubernetes, name string) {
+	testenv.Eventually(t, patience, "the policy of another installation is gone", func() string {
+		made, wrong := k.Create("/api/v1/namespaces/"+namespace+"/pods?dryRun=All", application("true"))
+		if wrong == "" && len(asList(at(made, "spec", "initContainers"))) > 0 {
+			return "a pod gets an init container"
+		}
+		return wrong
+	})
 	inCluster(t, k, 0, "install", release, "CHART", "--namespace", namespace, "--values", features(t)[name],
 		"--set", "sidecar.inject=policy")
 	defer inCluster(t, k, 0, "uninstall", release, "--namespace", namespace)
