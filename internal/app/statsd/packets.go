@@ -56,7 +56,12 @@ func (p *packets) text(sm *sample, name, tags string) {
 		if i > 0 && label != "" {
 			p.line = append(p.line, '.')
 		}
-		p.line = append(p.line, label...)
+		for _, c := range []byte(label) { // clients may choose some, and must not begin another line
+			if c < ' ' {
+				c = '_'
+			}
+			p.line = append(p.line, c)
+		}
 	}
 	p.line = append(append(append(p.line, after...), tags...), ':')
 }

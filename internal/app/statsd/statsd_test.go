@@ -106,6 +106,8 @@ func TestLines(t *testing.T) {
 	want("r.d.k.hits:1|c r.g:0|g t.Ask.ms:55|ms")
 	count.set("d", "k", 2) // of a new series
 	want("r.d.k.hits:2|c r.g:0|g")
+	count.set("d", "a\nforged\r\x00", 1) // a value that a client chose begins no other line
+	want("r.d.a_forged__.hits:1|c r.g:0|g")
 }
 
 // No packet is larger than a network takes, and a name that is larger keeps no other back.
