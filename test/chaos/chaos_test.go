@@ -151,7 +151,7 @@ func clusterMasterStopped(t *testing.T) scene {
 func clusterWithout(t *testing.T, take, giveBack func(*testenv.RedisServer)) scene {
 	const key = "any" // some slot's master, whichever
 	c := testenv.StartRedisCluster(t)
-	return scene{url: "redis+cluster://" + strings.Join(c.Addrs, ","), losses: 1, spared: true,
+	return scene{url: "redis+cluster://" + strings.Join(c.Addrs, ","), losses: 1, spared: true, part: true,
 		fault: func(time.Duration) time.Time {
 			old := c.MasterFor(key)
 			take(old)

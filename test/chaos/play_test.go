@@ -60,6 +60,8 @@ type scene struct {
 	// spared says that a breaker keeps calls from waiting for a timeout, once it is
 	// open.
 	spared bool
+	// part says that the fault befalls the keys of one node: those of a rule may all be on others.
+	part bool
 }
 
 func restartedEmpty(t *testing.T) scene {
