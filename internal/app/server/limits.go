@@ -99,7 +99,7 @@ func (l *limits) openStores(ctx context.Context, metrics *serverMetrics, panics 
 	opt := stack.Options{Timeout: l.conf.BackendTimeout, Existing: !l.conf.BackendMigrate, Replicas: l.conf.Replicas,
 		Observe: true, Log: l.log, Panics: panics}
 	if l.store, err = stack.New(ctx, l.conf.Backend, opt); err != nil {
-		return fmt.Errorf("--backend: %w", err)
+		return fmt.Errorf("%s: %w", storeFlags[0], err)
 	}
 	if l.conf.PerSecond == "" {
 		metrics.addFigures(l.store.Figures(), nil)
@@ -107,11 +107,14 @@ func (l *limits) openStores(ctx context.Context, metrics *serverMetrics, panics 
 	}
 	if l.second, err = persecond.Divide(ctx, l.store, l.conf.PerSecond, opt); err != nil {
 		l.closeStore()
-		return fmt.Errorf("--backend-per-second: %w", err)
+		return fmt.Errorf("%s: %w", storeFlags[1], err)
 	}
 	metrics.addFigures(l.store.Figures(), l.second.Figures())
 	return nil
 }
+
+// storeFlags name the stores in errors, in the order of limits.stores.
+var storeFlags = [...]string{"--backend", "--backend-per-second"}
 
 // stores are the store, and the second one if there is one.
 func (l *limits) stores() []*stack.Stack {
@@ -187,16 +190,20 @@ func (l *limits) warnOfPolicies(set *descriptors.Set) {
 // migrateWithin bounds one try to bring the store's schema up to date.
 const migrateWithin = time.Minute
 
-// migrate brings the store's schema up to date, unless that has been done.
+// migrate brings the schemas of the stores up to date, unless that has been done.
 func (l *limits) migrate(ctx context.Context) error {
 	if l.migrated {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, migrateWithin)
 	defer cancel()
-	_, err := l.store.Migrate(ctx)
-	l.migrated = err == nil
-	return err
+	for _, store := range l.stores() {
+		if _, err := store.Migrate(ctx); err != nil {
+			return err
+		}
+	}
+	l.migrated = true
+	return nil
 }
 
 // startWithin bounds, with the time of a call, how long a store that does not answer holds up the start.
@@ -208,12 +215,14 @@ func (l *limits) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.conf.BackendTimeout+startWithin)
 	defer cancel()
 	var err error
-	for _, store := range l.stores() {
-		err = errors.Join(err, store.Prepare(ctx, !l.migrated))
+	for i, store := range l.stores() {
+		if e := store.Prepare(ctx, !l.migrated); e != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", storeFlags[i], e))
+		}
 	}
 	switch {
 	case errors.Is(err, backends.ErrMisconfigured):
-		return fmt.Errorf("--backend: %w", err)
+		return err
 	case err != nil:
 		l.log.Warn("the backend does not answer at the start; retrying", "error", err)
 	default:
@@ -315,11 +324,7 @@ func (l *limits) close() {
 }
 
 func (l *limits) closeStore() {
-	err := l.store.Close()
-	if l.second != nil { // whose store is closed
-		err = errors.Join(err, l.second.Local.Close())
-	}
-	if err != nil {
+	if err := l.store.Close(); err != nil {
 		l.log.Warn("could not close the backend", "error", err)
 	}
 }
