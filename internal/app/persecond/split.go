@@ -30,33 +30,24 @@ func perSecond(op *limit.Op) bool {
 
 // Take implements [backends.Backend].
 func (s *split) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
-	var each, together, seconds int
+	seconds, others, together := false, false, false
 	for i := range reqs {
-		n, alone := 0, true
+		s, o, charged := false, false, false
 		for j := range reqs[i].Ops {
 			op := &reqs[i].Ops[j]
-			if alone = alone && op.ChargesEach(); perSecond(op) {
-				n++
-			}
+			s, o, charged = s || perSecond(op), o || !perSecond(op), charged || !op.ChargesEach()
 		}
-		switch {
-		case n == len(reqs[i].Ops):
-			seconds++
-		case n > 0 && alone:
-			each++
-		case n > 0:
-			together++
-		}
+		seconds, others, together = seconds || s, others || o, together || s && o && charged
 	}
 	switch {
-	case seconds+each+together == 0:
+	case !seconds:
 		s.main.Take(ctx, reqs, out)
-	case seconds == len(reqs):
+	case !others:
 		s.second.Take(ctx, reqs, out)
-	case together == 0:
-		s.takeEach(ctx, reqs, out)
-	default:
+	case together:
 		s.takeTogether(ctx, reqs, out)
+	default:
+		s.takeEach(ctx, reqs, out)
 	}
 }
 
@@ -138,50 +129,38 @@ func (p *part) verdict(i int) *limit.Verdict {
 	return &p.out[p.where[i]]
 }
 
-// merge makes the verdicts of requests from those of both parts.
+// merge makes the verdicts of requests from those of both parts. Where one has failed, nothing was recorded only if
+// neither store has recorded anything.
 func merge(main, second *part, out []limit.Verdict) {
 	for i := range out {
-		v, a, b := &out[i], main.verdict(i), second.verdict(i)
+		v := &out[i]
 		v.Reset(len(main.of[i].Ops))
 		v.Admitted = true
 		for j := range v.Outcomes { // of ops that nobody was asked about
 			v.Outcomes[j] = limit.Outcome{Admitted: true, Remaining: main.of[i].Ops[j].Limit.Capacity()}
 		}
+		var failed error
+		decided := false
 		for _, p := range []*part{second, main} {
-			if pv := p.verdict(i); pv != nil && pv.Err == nil {
+			switch pv := p.verdict(i); {
+			case pv == nil:
+			case pv.Err == nil:
+				decided = true
 				v.At, v.Admitted, v.Recalled = pv.At, v.Admitted && pv.Admitted, v.Recalled || pv.Recalled
 				for k, j := range p.ops[i] {
 					v.Outcomes[j] = pv.Outcomes[k]
 				}
+			case failed == nil || !errors.Is(pv.Err, backends.ErrNotApplied):
+				failed = pv.Err
 			}
 		}
-		if err := errorOf(a, b); err != nil && v.Admitted {
+		if failed != nil && v.Admitted {
 			v.Reset(0)
-			v.Err = err
+			if v.Err = failed; decided {
+				v.Err = applied(failed)
+			}
 		}
 	}
-}
-
-// errorOf returns the error of a request of which two stores decide parts, nil for a store that was not asked. Nothing
-// was recorded only if neither store has.
-func errorOf(a, b *limit.Verdict) error {
-	switch {
-	case a == nil && b == nil:
-		return nil
-	case b == nil:
-		return a.Err
-	case a == nil:
-		return b.Err
-	case a.Err == nil && b.Err == nil:
-		return nil
-	case a.Err == nil:
-		return applied(b.Err)
-	case b.Err == nil:
-		return applied(a.Err)
-	case errors.Is(a.Err, backends.ErrNotApplied):
-		return b.Err
-	}
-	return a.Err
 }
 
 // applied returns an error of the same kind that does not say that nothing was recorded.
