@@ -93,8 +93,7 @@ func ownSetting(fs *pflag.FlagSet, environ []string) (name string) {
 	table := config.Settings()
 	for _, variable := range environ {
 		key, value, _ := strings.Cut(variable, "=")
-		if strings.HasPrefix(key, config.Prefix+"_") && !strings.HasPrefix(key, config.Prefix+"_TEST") &&
-			!table.Injected(key, value) {
+		if strings.HasPrefix(key, config.Prefix+"_") && !table.Ignores(key, value) {
 			name = key
 		}
 	}

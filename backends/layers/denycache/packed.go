@@ -28,12 +28,11 @@ func (r *refusal) pack() (p packed, fits bool) {
 	at, sent, reset := uint64(r.at), uint64(r.sent/time.Microsecond), uint64(r.reset/time.Microsecond)
 	cost, remaining, retry := uint64(r.cost), uint64(r.remaining), uint64(never)
 	if r.retry != limit.Never {
-		retry = uint64(r.retry / time.Microsecond)
-		fits = retry < never
-	} else {
-		fits = true
+		if retry = uint64(r.retry / time.Microsecond); retry >= never {
+			return p, false
+		}
 	}
-	if !fits || at>>atBits|sent>>sentBits|reset>>resetBits|cost>>costBits|remaining>>remainingBits != 0 {
+	if at>>atBits|sent>>sentBits|reset>>resetBits|cost>>costBits|remaining>>remainingBits != 0 {
 		return p, false
 	}
 	p = packed{r.limit, [4]uint64{at | retry<<atBits, sent | retry>>lowRetry<<sentBits,

@@ -60,7 +60,7 @@ func TestUnknownVariablesAreWarnedOf(t *testing.T) {
 // No setting may have a name that Kubernetes injects.
 func TestSettingsAreNotNamedLikeServices(t *testing.T) {
 	for _, name := range Settings().Names() {
-		if Settings().Injected(Settings().EnvName(name), "tcp://10.0.0.1:1") {
+		if Settings().Ignores(Settings().EnvName(name), "tcp://10.0.0.1:1") {
 			t.Errorf("Kubernetes would set %s for a Service", Settings().EnvName(name))
 		}
 	}

@@ -184,36 +184,42 @@ func (f *grpcFront) unaryEndpoint(l net.Listener, conf *tls.Config) (*endpoint, 
 // checkHealth answers grpc.health.v1.Health/Check.
 func (f *grpcFront) checkHealth(ctx context.Context, calls []*unary.Call) []*unary.Call {
 	for _, c := range calls {
-		var req healthpb.HealthCheckRequest
-		if err := proto.Unmarshal(c.Message, &req); err != nil {
-			c.Err = &unary.Status{Code: unary.InvalidArgument, Message: "not a HealthCheckRequest"}
-			continue
-		}
-		resp, err := f.phase.health.Check(ctx, &req)
-		if err == nil {
-			c.Reply, err = proto.MarshalOptions{}.MarshalAppend(c.Reply, resp)
-		}
-		if err != nil {
-			st := status.Convert(err)
-			c.Err = &unary.Status{Code: unary.Code(st.Code()), Message: st.Message()}
-		}
+		resp, err := f.health(ctx, c)
+		replyHealth(c, resp, err)
 	}
 	return nil
+}
+
+// health returns the health that a call asks for.
+func (f *grpcFront) health(ctx context.Context, c *unary.Call) (*healthpb.HealthCheckResponse, error) {
+	var req healthpb.HealthCheckRequest
+	if err := proto.Unmarshal(c.Message, &req); err != nil {
+		return nil, status.Error(codes.InvalidArgument, "not a HealthCheckRequest")
+	}
+	return f.phase.health.Check(ctx, &req)
+}
+
+// replyHealth answers a call with a response or an error.
+func replyHealth(c *unary.Call, resp *healthpb.HealthCheckResponse, err error) {
+	if err == nil {
+		c.Reply, err = proto.MarshalOptions{}.MarshalAppend(c.Reply, resp)
+	}
+	if err != nil {
+		st := status.Convert(err)
+		c.Err = &unary.Status{Code: unary.Code(st.Code()), Message: st.Message()}
+	}
 }
 
 // watchHealth answers grpc.health.v1.Health/Watch. A status changes once, when the server is drained, and the call ends
 // then. While the server is not serving yet it ends at once, and the client asks again.
 func (f *grpcFront) watchHealth(ctx context.Context, calls []*unary.Call) []*unary.Call {
-	f.checkHealth(ctx, calls)
 	for _, c := range calls {
-		var resp healthpb.HealthCheckResponse
-		if c.Err != nil && c.Err.Code == unary.Code(codes.NotFound) {
-			resp.Status = healthpb.HealthCheckResponse_SERVICE_UNKNOWN
-			c.Reply, _ = proto.MarshalOptions{}.MarshalAppend(c.Reply[:0], &resp) // a message of ours
-			c.Err, c.Open = nil, true
-		} else if c.Err == nil {
-			c.Open = proto.Unmarshal(c.Reply, &resp) == nil && resp.Status == healthpb.HealthCheckResponse_SERVING
+		resp, err := f.health(ctx, c)
+		if status.Code(err) == codes.NotFound {
+			resp, err = &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVICE_UNKNOWN}, nil
 		}
+		c.Open = resp.GetStatus() != healthpb.HealthCheckResponse_NOT_SERVING
+		replyHealth(c, resp, err)
 	}
 	return nil
 }

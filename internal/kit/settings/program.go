@@ -193,9 +193,7 @@ func (p Program) unknown(env map[string]string, fs *pflag.FlagSet) (list []strin
 		n := min(len(words), strings.Count(p.Prefix, "_")+1)
 		prefix, rest := strings.Join(words[:n], "_"), strings.ToLower(strings.Join(words[n:], "-"))
 		switch {
-		case known[name] || p.Family.has(name) || p.Injected(name, value) || strings.Contains(values, name):
-			continue
-		case strings.HasPrefix(name, p.Prefix+"_TEST"): // the tests of this repository read it
+		case known[name] || p.Family.has(name) || p.Ignores(name, value) || strings.Contains(values, name):
 			continue
 		case prefix != p.Prefix && (spell.Nearest(prefix, []string{p.Prefix}) == "" || !known[p.EnvName(rest)]):
 			continue // another program's
@@ -210,12 +208,12 @@ func (p Program) unknown(env map[string]string, fs *pflag.FlagSet) (list []strin
 	return list
 }
 
-// Injected says whether Kubernetes made the variable, in every pod, for a Service whose name begins
-// as the program's. HEADGATE_GRPC_PORT could be a guessed setting too, but Kubernetes sets such names
-// to a URL.
-func (p Program) Injected(name, value string) bool {
+// Ignores reports whether a variable with the program's prefix is not meant as a setting. The tests of this repository
+// read some. Kubernetes sets others in every pod, for a Service whose name begins with the prefix: HEADGATE_GRPC_PORT
+// could be a guessed setting too, but Kubernetes sets such names to a URL.
+func (p Program) Ignores(name, value string) bool {
 	rest, ours := strings.CutPrefix(name, p.Prefix)
-	return ours && (serviceVariable.MatchString(rest) ||
+	return ours && (strings.HasPrefix(rest, "_TEST") || serviceVariable.MatchString(rest) ||
 		strings.HasSuffix(rest, "_PORT") && strings.Contains(value, "://"))
 }
 
