@@ -36,7 +36,8 @@ type Search struct {
 	// Mixed: each ask has a FromMs and an EndMs of its own, and the search's are the earliest and the latest.
 	Mixed bool
 
-	// Held are windows that others hold, as the asks have waited for long enough to know: they are passed over.
+	// Held are windows whose locks other transactions hold. The asks have waited for these locks, so the search skips
+	// the windows.
 	Held []int64
 
 	Asks []Ask // of different events
@@ -81,7 +82,7 @@ type Found struct {
 	FirstCount int64
 	// Full are later windows that were seen to be full.
 	Full []Span
-	// Held are windows that were waited for in vain.
+	// Held are windows whose lock wait timed out.
 	Held []int64
 
 	Exhausted bool // there was no later window with room before EndMs

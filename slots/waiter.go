@@ -69,8 +69,8 @@ type queueKey struct {
 type queue struct {
 	waiting []*waiter
 
-	// held are windows that searches waited for in vain, the last time at heldAt. Who was queued by then has waited for
-	// them, too. Only the goroutine that serves the queue uses them.
+	// held are windows whose lock wait timed out, the last one at heldAt. Waiters that were queued before heldAt have
+	// waited for these locks, too. Only the goroutine that serves the queue uses the two fields.
 	held   []int64
 	heldAt time.Time
 }

@@ -180,10 +180,10 @@ func (l *lab) await() {
 	})
 }
 
-// rlconfig returns the rules that the rate limit service has, or why it does not say.
+// rlconfig returns the rules of the rate limit service, or the text of the error.
 func (l *lab) rlconfig() string { return l.page(debugPort, "/rlconfig") }
 
-// page returns a page of the rate limit service, or why there is none.
+// page returns a page of the rate limit service, or the text of the error.
 func (l *lab) page(port int, path string) string {
 	client := http.Client{Timeout: 10 * time.Second}
 	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, path))

@@ -6,8 +6,8 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// A packed is a refusal in 40 bytes. What does not fit is not kept: costs of 2^32 units, 2^30 that remain, waits of
-// 407 days. Durations are whole microseconds, as stores tell them.
+// A packed is a refusal in 40 bytes. A refusal is not stored if a figure is too large: a cost of 2^32 units, 2^30
+// remaining units, or a wait of 407 days. Durations are whole microseconds, as stores return them.
 type packed struct {
 	limit *limit.Limit
 	words [4]uint64 // at and retry; sent and retry; reset and retry; cost, remaining, room and recall

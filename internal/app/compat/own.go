@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ownPrefixes begin the variables of the reference that hardly another program reads. PORT, HOST and LOG_LEVEL, and
-// those of metrics and traces, say nothing about who is meant.
+// ownPrefixes are prefixes of variables that hardly any program but the reference reads. Many programs read PORT, HOST,
+// LOG_LEVEL and the variables of metrics and traces.
 var ownPrefixes = []string{"RUNTIME_", "CONFIG_TYPE", "CONFIG_GRPC_XDS_", "REDIS_"}
 
 // Own returns the variables of an environment that are the reference's own, in the order of their names. rules says

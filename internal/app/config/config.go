@@ -204,8 +204,8 @@ func (c *Config) ruleSettings() []settings.Setting {
 			"`URL` of the store that keeps the counters: memory://, redis://…, postgres://…, mysql://…, "+
 				"sqlite:FILE; see docs/backends.md", settings.URLWithSecret),
 		settings.Row("backend-per-second", &c.PerSecond, "",
-			"`URL` of a second store of the kind of --backend, which keeps the fixed windows of a second; empty: --backend "+
-				"keeps them", settings.URLWithSecret),
+			"`URL` of a second store of the same kind as --backend, which keeps fixed windows of one second; empty: "+
+				"--backend keeps them", settings.URLWithSecret),
 		settings.Row("backend-migrate", &c.BackendMigrate, true,
 			"migrate the schema of a backend in a database at start; if disabled, run headgate migrate"),
 	}
@@ -231,7 +231,7 @@ func (c *Config) listenerSettings() []settings.Setting {
 		settings.Row("http", &c.HTTP, ":8080",
 			"`address` of /json, /healthcheck and /readyz; empty: disabled", settings.Listens),
 		settings.Row("debug", &c.Debug, "127.0.0.1:6070",
-			"`address` of /metrics, /rlconfig, /stats and /debug/pprof/, and of a list of them; empty: disabled",
+			"`address` of /metrics, /rlconfig, /stats and /debug/pprof/, which / lists; empty: disabled",
 			settings.Listens),
 		settings.Row("metrics", &c.Metrics, "",
 			"`address` of /metrics alone; empty: the --debug address serves it", settings.Listens),

@@ -18,12 +18,12 @@ func (c *StatsD) settings(reference *bool) []settings.Setting {
 	used := settings.Needs(func() bool { return c.Address != "" }, "needs --statsd")
 	return []settings.Setting{
 		settings.Row("statsd", &c.Address, "",
-			"`host:port` of a collector that gets the metrics of --reference-metrics as StatsD; empty: disabled",
+			"`host:port` of a StatsD collector, which gets the metrics of --reference-metrics; empty: disabled",
 			settings.Check(target), settings.Needs(func() bool { return *reference }, "needs --reference-metrics")),
 		settings.Row("statsd-protocol", &c.Protocol, "udp", "protocol of --statsd: udp or tcp",
 			settings.OneOf("udp", "tcp")),
 		settings.Row("statsd-tag", &c.Tags, nil,
-			"`key:value` that each name of --statsd ends with, as .__key=value; may be repeated",
+			"`key:value` tag of every metric of --statsd, which ends its name as .__key=value; may be repeated",
 			settings.Check(pairs(":")), used),
 		settings.Row("statsd-interval", &c.Interval, 10*time.Second, "how often metrics are sent to --statsd",
 			settings.Between(100*time.Millisecond, time.Hour)),

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/web"
 )
 
-// noRules is where the service assigns slots and has no rules. A call that asks for a limit gets an error, as before
-// the first rules of a control plane: it must not pass for a call that no rule limits.
+// noRules is the rule source of a service that only assigns slots. A call that asks for a limit gets an error, as
+// before a control plane sends the first rules. With an empty set of rules the call would pass.
 type noRules struct{}
 
 func (noRules) begin() *descriptors.Set                { return nil }

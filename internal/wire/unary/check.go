@@ -108,7 +108,7 @@ func (c *conn) shutdown() {
 	c.w.flushLater()
 }
 
-// endKept ends the calls that are kept open, of a connection that is drained: their clients ask elsewhere.
+// endKept ends the open calls of a connection that is drained, so that their clients reconnect elsewhere.
 func (c *conn) endKept() {
 	if !c.drain.begun.IsZero() && c.state < stateClosing {
 		c.streams.endKept()

@@ -68,8 +68,8 @@ type Call struct {
 	// Reply is the response message. The handler appends to it; it comes
 	// empty, with memory of earlier calls.
 	Reply []byte
-	// Open, where the handler sets it, keeps the call open after Reply, until the connection is drained or the client
-	// ends the call, as one does that watches for a change. A connection has few open calls; others end at once.
+	// Open keeps the call open after Reply until the connection is drained or the client ends the call. It is for
+	// clients that watch for a change. A connection keeps few calls open; others end immediately.
 	Open bool
 	// Err, where set, is the answer in place of Reply. The server only reads
 	// it, so handlers may share one value between calls.
