@@ -321,7 +321,8 @@ func (c *Caps) CheckRequest(req *limit.Request) error {
 			return fmt.Errorf("%w: %w", ErrNotApplied, err)
 		}
 		if req.Ops[i].AsOf != 0 && !settles(req.Ops, i) {
-			return fmt.Errorf("%w: %w: op %d corrects no reservation of its group", ErrInvalid, ErrNotApplied, i)
+			return fmt.Errorf("%w: %w: op %d corrects no reservation of its group, and gives nothing back", ErrInvalid,
+				ErrNotApplied, i)
 		}
 	}
 	if c.SharedLogs {
@@ -330,9 +331,12 @@ func (c *Caps) CheckRequest(req *limit.Request) error {
 	return nil
 }
 
-// settles says whether ops[i] is an op of a settlement, all of whose ops have one group.
+// settles says whether ops[i] is an op of a settlement, all of whose ops have one group, or gives back alone.
 func settles(ops []limit.Op, i int) bool {
 	lease := &ops[0]
+	if len(ops) == 1 {
+		return lease.AsOf > 0 && lease.Cost < 0 && !lease.Limit.Is(limit.Leased)
+	}
 	for j := range ops[1:] {
 		if op := &ops[j+1]; op.AsOf == 0 || op.Limit == nil || op.Limit.Is(limit.Leased) || op.Key.Group != lease.Key.Group {
 			return false

@@ -54,6 +54,9 @@ func Decide(states []State, req *Request, now Instant, v *Verdict, scratch []Sta
 // decideOne answers a request of one op, which is recorded, or not, as it is alone.
 func decideOne(s *State, op *Op, now Instant, v *Verdict) (changes Changes) {
 	before, out := *s, &v.Outcomes[0]
+	if op.AsOf != 0 {
+		return decideReturn(s, op, now, out)
+	}
 	if s.At > now { // it moves, whatever becomes of the request
 		s.moveTo(now, op.Limit)
 	}

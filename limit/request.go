@@ -34,9 +34,9 @@ type Op struct {
 	// An op that has no room itself takes what its limit's Overflow says, with
 	// or without Each.
 	Each bool
-	// AsOf, if it is not zero, makes the op correct what a reservation has charged, as of
-	// that instant: see settle.go. that of the charge, or [AsLeased]. Such an op
-	// follows one that ends leases, and is always admitted.
+	// AsOf, if it is not zero, makes the op correct what was charged at that instant (or at
+	// [AsLeased]): see settle.go. Such an op follows one that ends leases, or is alone and
+	// gives back. It is always admitted.
 	AsOf Instant
 }
 

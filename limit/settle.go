@@ -47,8 +47,12 @@ func Amount(holder string) int64 {
 	return min(int64(n), maxExact)
 }
 
-// Settles reports whether ops are those of a settlement.
-func Settles(ops []Op) bool { return len(ops) > 1 && ops[1].AsOf != 0 }
+// One op alone that has [Op.AsOf] and a negative cost gives back units that were charged
+// at that instant and not used: none of a window that is over, and of a log only its own
+// records.
+
+// Settles reports whether ops are those of a settlement, or one op that gives back.
+func Settles(ops []Op) bool { return len(ops) > 0 && ops[len(ops)-1].AsOf != 0 }
 
 // GivesBack reports whether op may make room for others.
 func (op *Op) GivesBack() bool { return op.Cost < 0 || op.AsOf != 0 }
@@ -142,9 +146,27 @@ func (s *State) settle(op, lease *Op, ended []queued, now Instant, out *Outcome)
 	if len(ended) == 0 && lease.Holder == "" {
 		taken = s.correct(op, max(op.Cost, 0), charge{}, now)
 	}
+	s.corrected(op, taken, now, out)
+}
+
+// corrected answers op, which has charged so many units.
+func (s *State) corrected(op *Op, taken int64, now Instant, out *Outcome) {
 	ask := Op{Limit: op.Limit}
 	_, left := Step(*s, &ask, now)
 	*out = Outcome{Admitted: true, Remaining: left.Remaining, Reset: left.Reset, Taken: taken}
+}
+
+// decideReturn answers a request whose one op gives back.
+func decideReturn(s *State, op *Op, now Instant, out *Outcome) (changes Changes) {
+	before := *s
+	if s.At > now {
+		s.moveTo(now, op.Limit)
+	}
+	s.corrected(op, s.correct(op, op.Cost, charge{op.AsOf, op.AsOf}, now), now, out)
+	if !same(&before, s) {
+		changes.add(0)
+	}
+	return changes
 }
 
 // A charge is when units were charged. Nothing is given back of one that is empty.

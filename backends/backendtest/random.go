@@ -248,16 +248,13 @@ func (g *generator) move() {
 	case 10:
 		next += limit.Instant(g.r.Int64N(2 * int64(w)))
 	case 11:
-		if g.caps.PlainWindows { // see checkPlainWindows
-			break
-		}
 		next -= limit.Instant(g.r.Int64N(int64(w) * pick[int64](g.r, 1, 1, 1, 20)))
 	}
 	if g.r.IntN(2) == 0 {
 		next += g.step - 1 // else round down
 	}
 	next -= next % g.step
-	if next > g.start+span {
+	if next > g.start+span || next < g.now && g.caps.PlainWindows { // see checkPlainWindows
 		next = g.now
 	}
 	g.now = max(next, g.m.earliest(), g.start)
@@ -293,7 +290,17 @@ func (g *generator) request(alone bool) limit.Request {
 		})
 	}
 	g.alike(&req)
+	if len(req.Ops) == 1 && g.r.IntN(6) == 0 && !g.countsRefused(req.Ops[0].Limit) {
+		g.giveBack(&req.Ops[0])
+	}
 	return req
+}
+
+// giveBack makes op give back what was charged at an instant, perhaps of a window that is over.
+func (g *generator) giveBack(op *limit.Op) {
+	before := limit.Instant(g.r.Int64N(2 * op.Limit.Window().Microseconds()))
+	asOf := max(pick(g.r, g.now, g.now, g.now-before), g.step)
+	*op = limit.Op{Key: op.Key, Limit: op.Limit, Cost: -pick[int64](g.r, 1, 1, 2, 5, limit.MaxUnits), AsOf: asOf - asOf%g.step}
 }
 
 // alike makes ops that share a key charged alike, where several partitions
@@ -325,10 +332,15 @@ func (g *generator) limitOf(k *randomKey, alone bool) *limit.Limit {
 // cost draws a cost that can be compared: see doc.go.
 func (g *generator) cost(k limit.Key, l *limit.Limit) int64 {
 	cost := g.anyCost(k, l)
-	if cost < 0 && g.caps.PlainWindows && l.Overflow() != limit.Refuse {
+	if cost < 0 && g.countsRefused(l) {
 		return 1
 	}
 	return cost
+}
+
+// countsRefused says whether the store counts what l refuses, so that what is given back may make no room.
+func (g *generator) countsRefused(l *limit.Limit) bool {
+	return g.caps.PlainWindows && l.Overflow() != limit.Refuse
 }
 
 // anyCost draws a cost, preferably one that just fits or just does not.

@@ -181,6 +181,21 @@ local function give_back(now, n, p)
   out[filled] = all
 end
 
+-- correct answers an op that gives back what it took at an instant: none of a window that is over.
+local function correct(now, p)
+  local k, cost, l = floor(input[p] / 8), input[p + 1], limits + 6 * input[p + 2]
+  if not load(k) then
+    filled = filled + 1
+    out[filled] = 1 + k
+    return
+  end
+  local win, taken = input[l + 2], 0
+  if input[p + 3] >= now - now % win then taken = cost end
+  if taken < 0 then put(k, max(counts[k] + taken, 0), now, l) end
+  out[filled + 1], out[filled + 2], out[filled + 3] = 1, taken, max(input[l + 1] - counts[k], 0)
+  out[filled + 4], filled = win - now % win, filled + 4
+end
+
 local p = 4
 for _ = 1, input[2] do
   local now, shape = input[p], input[p + 1]
@@ -188,6 +203,9 @@ for _ = 1, input[2] do
   local n = (shape - kind) / 4
   if kind == 2 then
     give_back(now, n, p + 2)
+    p = p + n
+  elseif kind == 3 then
+    correct(now, p + 2)
     p = p + n
   else
     decide(now, n, p + 2)

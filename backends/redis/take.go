@@ -395,9 +395,10 @@ func (c *call) verdict(r *reader, v *limit.Verdict, charged []limit.Instant, op 
 		return
 	}
 	v.Admitted = status == 1
-	settles := len(v.Outcomes) > 1 && op(1).AsOf != 0
+	last := len(v.Outcomes) - 1
+	settles := op(last).AsOf != 0
 	for i := range v.Outcomes {
-		if settles && i > 0 {
+		if settles && (i > 0 || last == 0) {
 			v.Outcomes[i] = limit.Outcome{Admitted: true, Taken: r.number(), Remaining: r.number(),
 				Reset: time.Duration(r.number()) * time.Microsecond}
 			continue

@@ -18,7 +18,7 @@
 --          A simple request has counters and buckets only, each under a key of
 --          its own. A refund gives back what the ops took of a request that was
 --          refused elsewhere; they are followed by, for each, as of when: see
---          refund. So are the ops of a settlement: see limit/settle.go.
+--          refund. So are the ops of a settlement, or one that gives back: see limit/settle.go.
 --          Of a lease (algorithm 5) the cost has more in it: see lease_machine.
 --          A fixed window of a calendar (algorithm 256) has as figures when the window
 --          of its requests begins and ends, and as window when the one after it
@@ -1772,9 +1772,13 @@ local function correct(op, now, from, till, units)
   return input[l + 5] >= 0 and op[REMAINING] or 0
 end
 
--- settle ends reservations and corrects what they have charged.
+-- settle ends reservations and corrects what they have charged. A lone op gives back.
 local function settle(ops, now, as_of)
   local lease = ops[1]
+  if #ops == 1 then
+    lease.taken = correct(lease, now, as_of[1], as_of[1], lease[4])
+    return take(lease, now, 0)
+  end
   hold_back(ops, now)
   leases.begin()
   take(lease, now, lease[4], false)
