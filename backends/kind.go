@@ -52,8 +52,14 @@ type Layered struct {
 	Local  Backend   // decides in an outage: Inside.Memory, perhaps in a layer
 	Layers []Backend // from the inside out, and then Local
 	Names  []string  // of the layers, without Local
-	// Settle charges the store for what Local decided, until ctx ends.
-	Settle func(ctx context.Context)
+	// Tasks are what layers do in the background.
+	Tasks []Task
+}
+
+// A Task is what a layer does beside its calls.
+type Task struct {
+	Name string
+	Run  func(ctx context.Context) // until ctx ends
 }
 
 // kinds only grows, while packages are initialized.

@@ -121,9 +121,16 @@ type Limit struct {
 }
 
 // Share returns how many units a replica may take at once, to spend on later ops
-// without asking the store; 0 or 1 means none. Decisions do not depend on it:
-// backends/layers/prefetch sees to it. It is not part of the Spec.
+// without asking the store; 0 or 1 means none, [AutoShare] as many as each key's traffic
+// needs. Decisions do not depend on it: backends/layers/prefetch sees to it. It is not
+// part of the Spec.
 func (l *Limit) Share() int64 { return l.share }
+
+// AutoShare is a Share that follows the traffic of each key.
+const AutoShare = -1
+
+// TakesAhead says whether a replica may take units ahead.
+func (l *Limit) TakesAhead() bool { return l.share > 1 || l.share == AutoShare }
 
 // WithShare returns l with another Share.
 func (l *Limit) WithShare(n int64) *Limit {

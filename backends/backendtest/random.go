@@ -300,7 +300,8 @@ func (g *generator) request(alone bool) limit.Request {
 func (g *generator) giveBack(op *limit.Op) {
 	before := limit.Instant(g.r.Int64N(2 * op.Limit.Window().Microseconds()))
 	asOf := max(pick(g.r, g.now, g.now, g.now-before), g.step)
-	*op = limit.Op{Key: op.Key, Limit: op.Limit, Cost: -pick[int64](g.r, 1, 1, 2, 5, limit.MaxUnits), AsOf: asOf - asOf%g.step}
+	cost := -pick[int64](g.r, 1, 1, 2, 5, limit.MaxUnits)
+	*op = limit.Op{Key: op.Key, Limit: op.Limit, Cost: cost, AsOf: asOf - asOf%g.step}
 }
 
 // alike makes ops that share a key charged alike, where several partitions

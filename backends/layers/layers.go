@@ -24,6 +24,11 @@ type onion struct {
 // Around puts all layers around a store, and one around the memory that decides in an outage. That
 // one settles with the store afterwards.
 func Around(in backends.Inside) backends.Layered {
+	share := prefetch.Config{Replicas: in.Replicas, Timeout: in.Timeout}
+	if r, ok := in.Store.(backends.Registrar); ok {
+		share.Registry = r.Registry()
+	}
+	var ahead *prefetch.Backend
 	o := &onion{Inside: in, declined: background.LogLimit{PerSecond: 1},
 		outages: outageLog{log: in.Log, name: in.Caps.Name, now: in.Options.Now}}
 	all := backends.Layered{Backend: in.Next}
@@ -34,7 +39,8 @@ func Around(in backends.Inside) backends.Layered {
 		{"breaker", o.guard},
 		{"coalesce", o.coalesce},
 		{"prefetch", func(next backends.Backend) backends.Backend {
-			return prefetch.New(next, &o.Caps, prefetch.Config{}, o.Now)
+			ahead = prefetch.New(next, &o.Caps, share, o.Now)
+			return ahead
 		}},
 		{"denycache", func(next backends.Backend) backends.Backend {
 			return denycache.New(next, &o.Caps, o.Now)
@@ -48,7 +54,8 @@ func Around(in backends.Inside) backends.Layered {
 		Replicas: o.Replicas, ServerClock: o.Caps.ServerClock, Timeout: o.Timeout,
 		OnReconcile: func(r fallback.Result, err error) { logReconciled(o.Log, r, err) },
 	}, o.Instants)
-	all.Local, all.Layers, all.Settle = o.local, append(all.Layers, o.local), o.local.Run
+	all.Local, all.Layers = o.local, append(all.Layers, o.local)
+	all.Tasks = []backends.Task{{Name: "fallback", Run: o.local.Run}, {Name: "local_share", Run: ahead.Run}}
 	return all
 }
 

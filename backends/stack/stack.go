@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
@@ -33,7 +34,7 @@ type Stack struct {
 	parts  []backends.Backend // the store, its layers from the inside out, and Local if that is a layer, too
 	names  []string           // of the layers
 	calls  []backends.Figure  // about calls to the store
-	settle func(ctx context.Context)
+	tasks  []backends.Task    // of the layers
 }
 
 // New opens the store at rawURL, puts the layers around it, and makes what
@@ -77,7 +78,7 @@ func (s *Stack) wrap(k backends.Kind, common backends.Options) {
 	}
 	around := k.Layers(backends.Inside{Options: common, Caps: s.Caps, Store: s.store, Next: s.Backend, Memory: s.memory,
 		Instants: s.Now})
-	s.Backend, s.Local, s.settle = around.Backend, around.Local, around.Settle
+	s.Backend, s.Local, s.tasks = around.Backend, around.Local, around.Tasks
 	s.parts, s.names = append(s.parts, around.Layers...), append(s.names, around.Names...)
 }
 
@@ -183,15 +184,18 @@ func (s *Stack) RulesChanged() {
 // sweepEvery is how often expired state is dropped.
 const sweepEvery = time.Second
 
-// Run drops expired state as time passes, and settles what was decided locally
-// when the store is back, until ctx ends.
+// Run drops expired state as time passes, and does what the layers do in the background,
+// until ctx ends.
 func (s *Stack) Run(ctx context.Context) {
-	settled := make(chan struct{})
-	s.opt.Panics.Go("fallback", func() {
-		defer close(settled)
-		s.settleAll(ctx)
-	})
-	defer func() { <-settled }()
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	for _, t := range s.tasks {
+		tasks.Add(1)
+		s.opt.Panics.Go(t.Name, func() {
+			defer tasks.Done()
+			s.keepRunning(ctx, t)
+		})
+	}
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
@@ -204,10 +208,10 @@ func (s *Stack) Run(ctx context.Context) {
 	}
 }
 
-// settleAll runs the fallback's reconciliations, again after a panic.
-func (s *Stack) settleAll(ctx context.Context) {
-	for s.settle != nil && ctx.Err() == nil {
-		_ = s.opt.Panics.Do("fallback", func() { s.settle(ctx) }) // it is reported
+// keepRunning runs a task, again after a panic.
+func (s *Stack) keepRunning(ctx context.Context, t backends.Task) {
+	for ctx.Err() == nil {
+		_ = s.opt.Panics.Do(t.Name, func() { t.Run(ctx) }) // it is reported
 	}
 }
 

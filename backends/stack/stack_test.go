@@ -139,7 +139,8 @@ func TestSettlingSurvivesAPanic(t *testing.T) {
 	clock, panics := newClock(), 0
 	primary := &clumsy{Backend: memory.New(memory.Config{})}
 	local := fallback.New(memory.New(memory.Config{}), primary, fallback.Config{Every: 10 * time.Millisecond}, clock.now)
-	s := &Stack{clock: clock, memory: memory.New(memory.Config{}), settle: local.Run, opt: Options{
+	tasks := []backends.Task{{Name: "fallback", Run: local.Run}}
+	s := &Stack{clock: clock, memory: memory.New(memory.Config{}), tasks: tasks, opt: Options{
 		Panics: &background.Reporter{Log: slog.New(slog.DiscardHandler), Count: func(string) { panics++ }},
 	}}
 	var out [1]limit.Verdict

@@ -3,6 +3,7 @@ package prefetch
 import (
 	"time"
 
+	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -12,6 +13,12 @@ type Config struct {
 	// 100,000. Beyond it, what has not been used for a minute makes room for
 	// others; keys without one are not shared.
 	MaxKeys int
+	// Replicas is how many processes share the store at least; zero means one. Registry is where
+	// they count each other; nil: there are no others.
+	Replicas int
+	Registry backends.Registry
+	// Timeout bounds calls to the store that no request waits for; zero means one second.
+	Timeout time.Duration
 }
 
 const (
@@ -34,5 +41,9 @@ const (
 func (c *Config) setDefaults() {
 	if c.MaxKeys <= 0 {
 		c.MaxKeys = defaultMaxKeys
+	}
+	c.Replicas = max(c.Replicas, 1)
+	if c.Timeout <= 0 {
+		c.Timeout = time.Second
 	}
 }

@@ -27,6 +27,24 @@
 // before the store's Retry is over, or an answer says that n units are left. Near
 // a limit each op thus has its own trip, as without a share, and none has two.
 //
+// # Shares that follow the traffic
+//
+// With [limit.AutoShare] (`local_share: auto`), n is set for each key by what it was asked
+// for in the last second: one and a half times what a tenth of a second takes (or, of a
+// slow key, half a second, but no more than a few units). n-1 is never more than a
+// hundredth of what the store had left when it was asked last, divided by the replicas
+// that share the store: so n is 1 near a limit, and nothing is taken ahead there. Replicas
+// count each other in the store's registry every two seconds, and a few milliseconds later for each
+// of them. Until they are counted, and while the store has not been asked for a second, n is 1.
+//
+// When a third of n is left, [Backend.Run] asks the store for more. It collects such
+// wishes for 5 ms, so that they share trips; no request waits for it. When a key is not used for a
+// second, or much less than before, and when the process ends, units go back ([limit.Op.AsOf]): those
+// of the current window, those that a bucket lacks, and of a log those that were taken last.
+//
+// All replicas together thus hold at most a hundredth of the limit, and up to two hundredths in the
+// two seconds in which others do not know of a new replica. A process that is killed loses what it holds.
+//
 // # What it costs in exactness
 //
 // At any time, a process holds at most n-1 units of a limit under a key; those
@@ -49,8 +67,8 @@
 // A process that is alone and has one caller at a time refuses single units when the
 // store would, and not earlier.
 //
-// Units that are never spent expire, and are not given back: a refund might meet another
-// window. It no longer counts in the store then, with these exceptions, which are
+// Units of a share that is a number, and that are never spent, expire, and are not
+// given back. They no longer count in the store then, with these exceptions, which are
 // losses against the caller:
 //
 //   - token_bucket: a unit counts until the bucket is full. Units are held for
@@ -90,7 +108,8 @@
 //
 // At most [Config.MaxKeys] keys are known. When there are so many, new ones are
 // not shared, unless one has not been used for a minute: callers choose keys, and
-// a flood of them must not make others lose their units. There is no goroutine.
+// a flood of them must not make others lose their units. Keys whose share follows the
+// traffic are forgotten when they are unused for a second. There is no goroutine but that of Run.
 //
 // What the package does not do: it decides no algorithm, holds no leases of limits
 // on concurrency, repeats no call, and judges no error.

@@ -9,11 +9,13 @@ import (
 // A holding is what this process holds of one limit under one key, and what
 // the store said of it last. It belongs to a shard, whose lock guards it.
 //
-// left, lent and asked together are always less than the limit's Share.
+// left, lent and asked together are always less than the limit's Share, as it is when
+// units are asked for.
 type holding struct {
 	key   limit.Key
 	limit *limit.Limit
 	given bool // at instants that callers give
+	auto  bool // the Share follows the traffic
 
 	left  int64 // units to be spent
 	lent  int64 // units of requests that the store is deciding
@@ -29,6 +31,7 @@ type holding struct {
 	again     limit.Instant // from when it is worth taking ahead
 
 	usedAt       time.Duration
+	adaptive              // nothing unless auto
 	next         *holding // of another limit under the key
 	newer, older *holding // by usedAt
 }
@@ -38,16 +41,19 @@ func (h *holding) over(now time.Duration) bool {
 	if h.asked+h.lent > 0 {
 		return false
 	}
+	if h.auto {
+		return h.left == 0 && now-h.usedAt >= unused
+	}
 	return now-h.sent >= max(h.expires, h.again).Sub(h.at)+longTrip
 }
 
 // ask returns how many units to take ahead for op, which needs a trip anyway:
 // no more than n in one trip, and never so many that more than n-1 are held.
-func (h *holding) ask(op *limit.Op, at limit.Instant) int64 {
+func (h *holding) ask(op *limit.Op, at limit.Instant, share int64) int64 {
 	if op.Cost <= 0 || h.asked > 0 || at < h.again {
 		return 0
 	}
-	h.asked = max(min(op.Limit.Share()-op.Cost, op.Limit.Share()-1-h.left-h.lent), 0)
+	h.asked = max(min(share-op.Cost, share-1-h.left-h.lent), 0)
 	return h.asked
 }
 

@@ -13,6 +13,10 @@ func (b *Backend) Figures() []metrics.Row {
 			func() uint64 { return b.Stats().Taken }),
 		metrics.CounterOf("headgate_share_lapsed_units_total", "Units that local_share took ahead and that expired unused.",
 			func() uint64 { return b.Stats().Expired }),
+		metrics.CounterOf("headgate_share_returned_units_total", "Units that local_share took ahead and gave back unused.",
+			func() uint64 { return b.Stats().Returned }),
+		metrics.GaugeOf("headgate_share_replicas", "Replicas that `local_share: auto` divides by; 0: not known, and nothing "+
+			"is taken ahead.", func() int { return int(b.sharers.Load()) }),
 		metrics.CounterOf("headgate_share_full_total", "Charges for which local_share took nothing ahead because there were "+
 			"too many counters.", func() uint64 { return b.Stats().Full }),
 	}
@@ -27,6 +31,8 @@ type Stats struct {
 	// Taken counts the units taken ahead, Expired those of them that expired
 	// unspent.
 	Taken, Expired uint64
+	// Returned counts those that were given back.
+	Returned uint64
 	// Full counts ops that took nothing ahead because there was no room.
 	Full uint64
 }
@@ -41,6 +47,7 @@ func (b *Backend) Stats() Stats {
 		sum.Keys += s.used
 		sum.Taken += s.taken
 		sum.Expired += s.expired
+		sum.Returned += s.returned
 		sum.Full += s.full
 		s.mu.Unlock()
 	}

@@ -2,9 +2,12 @@ package prefetch
 
 import (
 	"context"
+	"fmt"
 	"hash/maphash"
+	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
@@ -21,6 +24,11 @@ type Backend struct {
 	maxOps    int
 	seed      maphash.Seed
 	shards    []shard // a power of two, at most backends.MaxShards
+
+	conf    Config
+	me      string       // among the replicas
+	sharers atomic.Int64 // replicas that share the store; 0: not known
+	wishes  wishes
 }
 
 var _ backends.Backend = (*Backend)(nil)
@@ -37,6 +45,8 @@ func New(next backends.Backend, caps *backends.Caps, cfg Config, now func() time
 		maxOps:    caps.MaxOps,
 		seed:      maphash.MakeSeed(),
 		shards:    make([]shard, n),
+		conf:      cfg, me: fmt.Sprintf("%016x", rand.Uint64()),
+		wishes: wishes{wake: make(chan struct{}, 1)},
 	}
 	for i := range b.shards {
 		b.shards[i].init((cfg.MaxKeys + n - 1) / n)
@@ -105,7 +115,7 @@ func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 
 func anyShared(req limit.Request) bool {
 	for i := range req.Ops {
-		if l := req.Ops[i].Limit; l != nil && l.Share() > 1 {
+		if l := req.Ops[i].Limit; l != nil && l.TakesAhead() {
 			return true
 		}
 	}
@@ -114,7 +124,7 @@ func anyShared(req limit.Request) bool {
 
 // shared says whether units of op's limit can be held for it.
 func shared(op *limit.Op) bool {
-	if op.Limit == nil || op.Limit.Share() <= 1 || op.AsOf != 0 || len(op.Key.Group) > backends.MaxKeyLen ||
+	if op.Limit == nil || !op.Limit.TakesAhead() || op.AsOf != 0 || len(op.Key.Group) > backends.MaxKeyLen ||
 		len(op.Key.Limit) > backends.MaxKeyLen {
 		return false
 	}
@@ -145,8 +155,11 @@ func (b *Backend) pay(p *part, op *limit.Op, given limit.Instant, now time.Durat
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.find(op, given != 0)
-	if h == nil && op.Cost > 0 && op.Cost < op.Limit.Share() {
+	if h == nil && op.Cost > 0 && (op.Limit.Share() == limit.AutoShare || op.Cost < op.Limit.Share()) {
 		h = s.add(op, given != 0, now)
+		if b.sharers.Load() == 0 && op.Limit.Share() == limit.AutoShare {
+			b.wishes.signal() // it is time to count the replicas
+		}
 	}
 	if h == nil {
 		return
@@ -154,13 +167,20 @@ func (b *Backend) pay(p *part, op *limit.Op, given limit.Instant, now time.Durat
 	p.h = h
 	s.use(h, now)
 	p.at = b.instant(h, given, now)
+	if h.auto {
+		h.pace.count(op.Cost, now)
+		h.givenAt = given
+	}
 	// Units that may have expired are not spent, but kept until the store says that it
 	// has: else as much again would be taken of what is left of a window.
 	if op.Cost < 0 || max(op.Cost, 1) > h.left || p.at >= h.expires {
-		p.ahead = h.ask(op, p.at)
+		p.ahead = h.ask(op, p.at, b.share(h, op.Limit, now))
 		return
 	}
 	h.left -= op.Cost
+	if h.auto && !h.queued && b.unbalanced(h, now) {
+		b.wish(h)
+	}
 	p.here, p.epoch, p.outcome = true, h.epoch, h.outcome(op, p.at)
 	if p.final {
 		s.hits++
@@ -384,6 +404,7 @@ func (p *part) keep(v *limit.Verdict, sent time.Duration) {
 	if h.limit.Is(limit.Isolated) && expires != h.expires {
 		s.clear(h) // of another window
 	}
+	h.take(p.ahead, v.At)
 	h.left += p.ahead
 	h.expires = expires
 }

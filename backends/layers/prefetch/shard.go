@@ -14,10 +14,10 @@ type shard struct {
 	max   int
 	used  int
 	byKey map[limit.Key]*holding // of several limits on one key the first
-	first *holding               // used last
-	last  *holding
+	fixed list
+	auto  list
 
-	hits, taken, expired, full uint64
+	hits, taken, expired, returned, full uint64
 
 	_ [64]byte // the next shard's lock is on another cache line
 }
@@ -27,8 +27,8 @@ func (s *shard) init(most int) { s.max, s.byKey = most, map[limit.Key]*holding{}
 // find returns the units held for op, nil if nothing is known of it. A limit of
 // other figures has a holding of its own, as have instants that callers give.
 func (s *shard) find(op *limit.Op, given bool) *holding {
-	h := s.byKey[op.Key]
-	for h != nil && !(h.given == given && h.limit.Same(op.Limit)) {
+	h, auto := s.byKey[op.Key], op.Limit.Share() == limit.AutoShare
+	for h != nil && !(h.given == given && h.auto == auto && h.limit.Same(op.Limit)) {
 		h = h.next
 	}
 	return h
@@ -41,11 +41,12 @@ func (s *shard) add(op *limit.Op, given bool, now time.Duration) *holding {
 		return nil
 	}
 	// The group is a piece of a request, which should not stay for its sake.
-	h := &holding{key: limit.Key{Group: strings.Clone(op.Key.Group), Limit: op.Key.Limit}, limit: op.Limit, given: given}
+	h := &holding{key: limit.Key{Group: strings.Clone(op.Key.Group), Limit: op.Key.Limit}, limit: op.Limit, given: given,
+		auto: op.Limit.Share() == limit.AutoShare, adaptive: adaptive{pace: pace{second: now}}}
 	h.next = s.byKey[h.key]
 	s.byKey[h.key] = h
 	s.used++
-	s.link(h)
+	s.list(h).link(h)
 	return h
 }
 
@@ -53,52 +54,68 @@ func (s *shard) add(op *limit.Op, given bool, now time.Duration) *holding {
 // is room for one more. What is in use keeps its place: callers choose keys, and
 // must not be able to have others' units dropped.
 func (s *shard) room(now time.Duration) bool {
-	for range maxSweep {
-		h := s.last
-		if h == nil || !h.over(now) && (s.used < s.max || now-h.usedAt < idle) {
-			break
+	for _, l := range []*list{&s.fixed, &s.auto} {
+		for range maxSweep {
+			h := l.last
+			if h == nil || !h.over(now) && (s.used < s.max || now-h.usedAt < idle) {
+				break
+			}
+			s.drop(h)
 		}
-		s.drop(h)
 	}
 	return s.used < s.max
+}
+
+// list returns the list that h is in.
+func (s *shard) list(h *holding) *list {
+	if h.auto {
+		return &s.auto
+	}
+	return &s.fixed
 }
 
 // use makes h the one that was used last.
 func (s *shard) use(h *holding, now time.Duration) {
 	h.usedAt = now
-	if s.first != h {
-		s.unlink(h)
-		s.link(h)
+	if l := s.list(h); l.first != h {
+		l.unlink(h)
+		l.link(h)
 	}
 }
 
-func (s *shard) link(h *holding) {
-	h.older = s.first
-	if s.first != nil {
-		s.first.newer = h
+// A list has holdings in the order in which they were used.
+type list struct {
+	first *holding // used last
+	last  *holding
+}
+
+func (l *list) link(h *holding) {
+	h.older = l.first
+	if l.first != nil {
+		l.first.newer = h
 	} else {
-		s.last = h
+		l.last = h
 	}
-	s.first = h
+	l.first = h
 }
 
-func (s *shard) unlink(h *holding) {
+func (l *list) unlink(h *holding) {
 	if h.newer != nil {
 		h.newer.older = h.older
 	} else {
-		s.first = h.older
+		l.first = h.older
 	}
 	if h.older != nil {
 		h.older.newer = h.newer
 	} else {
-		s.last = h.newer
+		l.last = h.newer
 	}
 	h.newer, h.older = nil, nil
 }
 
 // drop forgets h. Its units expire, also those under way.
 func (s *shard) drop(h *holding) {
-	s.unlink(h)
+	s.list(h).unlink(h)
 	s.used--
 	s.clear(h)
 	h.gone = true
@@ -117,7 +134,7 @@ func (s *shard) drop(h *holding) {
 // clear drops the units of h.
 func (s *shard) clear(h *holding) {
 	s.expired += uint64(h.left)
-	h.left = 0
+	h.left, h.chunk = 0, 0
 	h.epoch++
 }
 
@@ -133,7 +150,9 @@ func (s *shard) forget(k *limit.Key) {
 func (s *shard) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.last != nil {
-		s.drop(s.last)
+	for _, l := range []*list{&s.fixed, &s.auto} {
+		for l.last != nil {
+			s.drop(l.last)
+		}
 	}
 }
