@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 
 	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
@@ -127,7 +128,7 @@ func (s *Set) Describe(w io.Writer) error {
 			}
 		}
 		for i := range r.Limits {
-			if r.Limits[i].Limit.Share() == 0 {
+			if !r.Limits[i].Limit.TakesAhead() {
 				continue
 			}
 			if _, err := fmt.Fprintf(w, "%s/%s: %s\n", r.Domain, r.Path, r.Limits[i].describeShare()); err != nil {
@@ -138,6 +139,14 @@ func (s *Set) Describe(w io.Writer) error {
 	return nil
 }
 
+// shareText writes a share as rules do.
+func shareText(n int64) string {
+	if n == limit.AutoShare {
+		return "auto"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
 // describeShare says in words what local_share costs in exactness.
 func (l *RuleLimit) describeShare() string {
 	share, what := l.Limit.Share(), "limit"
@@ -146,6 +155,14 @@ func (l *RuleLimit) describeShare() string {
 	}
 	held := fmt.Sprintf("%s, local_share %d: up to %d × replicas of %d may be refused too early", what, share, share-1,
 		l.Limit.Capacity())
+	if share == limit.AutoShare {
+		part := l.Limit.Capacity() / 100
+		if part < 2 {
+			return fmt.Sprintf("%s, local_share auto: nothing is taken ahead of a limit below 200", what)
+		}
+		held = fmt.Sprintf("%s, local_share auto: up to %d of %d may be refused too early, 1 %% of what is left,", what, part,
+			l.Limit.Capacity())
+	}
 	span := units.Format(l.Limit.Window())
 	switch {
 	case l.Limit.Is(limit.Isolated):

@@ -190,7 +190,7 @@ func (s *spot) reserved(r *Reserve, t *Terms) {
 		if !l.Reserved {
 			continue
 		}
-		if l.Limit.Share() > 0 {
+		if l.Limit.TakesAhead() {
 			s.errorf("", "reserve and local_share contradict each other: units that a replica has taken ahead are not settled")
 		}
 		if of == "" || l.Limit.Capacity() < room {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/headgate-rls/headgate/limit"
 )
 
 // TestLocalShare: what is loaded, dumped, and said about it.
@@ -18,6 +20,10 @@ descriptors:
       - {algorithm: sliding_log, limit: 5, window: 1m, local_share: 2}
       - {algorithm: token_bucket, rate: 10/s, burst: 250, local_share: 250}
       - {name: exact, algorithm: token_bucket, rate: 10/s}
+  - key: c
+    limits:
+      - {algorithm: fixed_window, limit: 5000, window: 1m, local_share: auto}
+      - {name: few, algorithm: sliding_window, limit: 199, window: 1m, local_share: auto}
 `)
 	var shares []int64
 	for _, r := range set.Rules() {
@@ -25,7 +31,8 @@ descriptors:
 			shares = append(shares, r.Limits[i].Limit.Share())
 		}
 	}
-	if got := shares; len(got) != 5 || got[0] != 50 || got[1] != 10 || got[2] != 2 || got[3] != 250 || got[4] != 0 {
+	if got := shares; len(got) != 7 || got[0] != 50 || got[1] != 10 || got[2] != 2 || got[3] != 250 || got[4] != 0 ||
+		got[5] != limit.AutoShare {
 		t.Errorf("shares %v", got)
 	}
 	var said, dump strings.Builder
@@ -40,6 +47,9 @@ d/b: limit smooth, local_share 10: up to 9 × replicas of 600 may be refused too
 d/b: limit, local_share 2: up to 1 × replicas of 5 may be refused too early, and as many may pass beyond the limit in 1m
 d/b: limit, local_share 250: up to 249 × replicas of 250 may be refused too early, ` +
 		`and as many may pass beyond rate and burst
+d/c: limit, local_share auto: up to 50 of 5000 may be refused too early, 1 % of what is left, ` +
+		`in each window of 1m; never more than 5000 pass
+d/c: limit few, local_share auto: nothing is taken ahead of a limit below 200
 `
 	if said.String() != want {
 		t.Errorf("got\n%swant\n%s", said.String(), want)
@@ -47,7 +57,7 @@ d/b: limit, local_share 250: up to 249 × replicas of 250 may be refused too ear
 	if err := set.Dump(&dump); err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(dump.String(), ", local_share: "); n != 4 ||
+	if n := strings.Count(dump.String(), ", local_share: "); n != 6 ||
 		!strings.Contains(dump.String(), ", name: smooth, local_share: 10\n") {
 		t.Error(dump.String())
 	}

@@ -55,6 +55,9 @@ type Config struct {
 	// Overflow is the default for rules that name none, as far as the backend keeps
 	// it.
 	Overflow descriptors.Overflow
+	// ShareAuto has replicas take units ahead of all limits that can be taken ahead and whose
+	// rules do not say how many: see limit.AutoShare.
+	ShareAuto bool
 	// CalendarMonths has limits per month count months of the calendar, in UTC, where
 	// rules do not say which months they mean.
 	CalendarMonths bool

@@ -116,8 +116,8 @@ func (p *policyViews) derive(f policies.Figures) *ruleView {
 		l.Window() == own.limit.Window() {
 		l = sameWindows(l, own.limit)
 	}
-	if share := min(own.limit.Share(), l.Capacity()); share > 1 && l.Is(limit.Prefetched) {
-		l = l.WithShare(share)
+	if with := l.WithShare(min(own.limit.Share(), l.Capacity())); with.TakesAhead() && l.Is(limit.Prefetched) {
+		l = with
 	}
 	v := &ruleView{rule: p.own.rule, each: p.own.each, onError: p.own.onError, onOverload: p.own.onOverload,
 		quota: p.own.quota, meta: p.own.meta, series: p.own.series, keys: p.own.keys, reserve: p.own.reserve}

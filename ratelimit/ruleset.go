@@ -99,7 +99,8 @@ func newRuleset(set *descriptors.Set, old *ruleset, conf *Config) (rs *ruleset, 
 	for _, r := range gone {
 		views = append(views, old.views[r.ID])
 	}
-	w := &viewer{conf, overflowDefaults{}, monthDefaults{}, rs.derived, old.recorders(gone), old.budgets(gone)}
+	w := &viewer{conf, overflowDefaults{}, monthDefaults{}, shareDefaults{}, rs.derived, old.recorders(gone),
+		old.budgets(gone)}
 	for _, r := range added {
 		rs.views[r.ID] = w.view(r)
 	}
@@ -151,6 +152,7 @@ type viewer struct {
 	conf      *Config
 	overflows overflowDefaults
 	months    monthDefaults
+	shares    shareDefaults
 	derived   *policyCache
 	recorders map[ruleLabel]*policyRecorders // of rules that are gone, for those that take their place
 	budgets   map[ruleLabel]*keyBudget       // likewise
@@ -190,6 +192,9 @@ func (w *viewer) limits(v *ruleView) {
 		if r.Overflow == descriptors.OverflowDefault && rl.Limit.Overflow() == limit.Refuse {
 			rl.Limit = w.overflows.get(rl.Limit, rl.Reserved, conf)
 		}
+		if conf.ShareAuto && rl.Limit.Share() == 0 && !rl.Reserved {
+			rl.Limit = w.shares.get(rl.Limit)
+		}
 		v.limits[i] = newLimitView(r, &rl, conf)
 	}
 	if r.Concurrency != nil {
@@ -218,6 +223,19 @@ func (d monthDefaults) get(l *limit.Limit) *limit.Limit {
 		d[l] = other
 	}
 	return other
+}
+
+// shareDefaults has limits, with a share that follows their traffic.
+type shareDefaults map[*limit.Limit]*limit.Limit
+
+func (d shareDefaults) get(l *limit.Limit) *limit.Limit {
+	if !l.Is(limit.Prefetched) {
+		return l
+	}
+	if d[l] == nil {
+		d[l] = l.WithShare(limit.AutoShare)
+	}
+	return d[l]
 }
 
 // overflowDefaults has the limits of rules that do not say what becomes of a cost

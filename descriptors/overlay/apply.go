@@ -122,7 +122,7 @@ func (l *layer) limit(ls *descriptors.LimitSpec, e *Entry) error {
 		return nil
 	}
 	figures, share := e.over(ls.Figures), ls.Share
-	if e.LocalShare > 0 {
+	if e.LocalShare != 0 {
 		share = e.LocalShare
 	}
 	made := l.made[figures]
@@ -134,7 +134,7 @@ func (l *layer) limit(ls *descriptors.LimitSpec, e *Entry) error {
 		l.made[figures] = made
 	}
 	switch {
-	case share > 0 && !made.Is(limit.Prefetched):
+	case share != 0 && !made.Is(limit.Prefetched):
 		return fmt.Errorf("%v has no local_share", made.Algorithm())
 	case share > made.Capacity():
 		return fmt.Errorf("local_share %d is more than the limit ever has room for, %d", share, made.Capacity())

@@ -39,7 +39,7 @@ type Entry struct {
 	// goes; OverflowDefault leaves both as they are.
 	Overflow descriptors.Overflow
 	MaxDebt  int64
-	// LocalShare is how many units a replica may take ahead.
+	// LocalShare is how many units a replica may take ahead, or limit.AutoShare.
 	LocalShare int64
 	// MaxKeys is how many values of the rule have counters of their own.
 	MaxKeys int64

@@ -96,8 +96,16 @@ func (l *loader) rateLimit(n *yaml.Node, t *twig, r *descriptors.Body) {
 
 // share reads local_share of a limit.
 func (l *loader) share(f fields, t *twig) (share int64) {
-	if n := f.get("local_share"); n != nil {
-		share = l.positive(n, t, "local_share")
+	n := f.get("local_share")
+	if n == nil {
+		return 0
+	}
+	if l.follow(n).Value == "auto" {
+		return limit.AutoShare
+	}
+	if share = l.positive(n, t, "local_share"); share < 0 { // Build would take it for auto
+		l.errorf(n, t, "local_share %d is outside 2 to %d; want a number, or auto", share, limit.MaxUnits)
+		return 0
 	}
 	return share
 }

@@ -94,7 +94,9 @@ func (l *loader) overlayEntry(n *yaml.Node, f fields) overlay.Entry {
 		}
 	}
 	if s := f.get("local_share"); s != nil {
-		e.LocalShare, _ = l.integer(s, nil, "local_share", 2, limit.MaxUnits)
+		if e.LocalShare = limit.AutoShare; l.follow(s).Value != "auto" {
+			e.LocalShare, _ = l.integer(s, nil, "local_share", 2, limit.MaxUnits)
+		}
 	}
 	if n := f.get("max_keys"); n != nil {
 		e.MaxKeys, _ = l.integer(n, nil, "max_keys", 1, descriptors.MaxKeys)

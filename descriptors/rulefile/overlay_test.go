@@ -25,6 +25,8 @@ func TestOverlayErrorsHaveTheirPlace(t *testing.T) {
 		{entry("overflow: deny"), "o.yaml:2:34: overflow"},
 		{entry("overflow: saturate, max_debt: 7"), "max_debt needs overflow: debt"},
 		{entry("local_share: 1"), "local_share"},
+		{entry("local_share: auto"), ""},
+		{entry("local_share: atuo"), `o.yaml:2:37: local_share must be a whole number, not the text "atuo"`},
 		{entry("on_backend_error: open"), "on_backend_error"},
 		{entry("on_overload: local"), "on_overload"},
 		{"overlay:\n- {domain: d, rule: r}\n", "the entry changes nothing"},

@@ -30,9 +30,9 @@ type benchCase struct {
 
 const roomy = "rate_limit: {unit: hour, requests_per_unit: 4000000000}"
 
-// shared returns a rule that is roomy, too, of which a process takes n units ahead.
-func shared(n int) string {
-	return fmt.Sprintf("rate_limit: {unit: hour, requests_per_unit: 4000000000, local_share: %d}", n)
+// shared returns a rule that is roomy, too, of which a process takes n units ahead, or "auto".
+func shared(n any) string {
+	return fmt.Sprintf("rate_limit: {unit: hour, requests_per_unit: 4000000000, local_share: %v}", n)
 }
 
 // denied returns a rule of one limit that is used up at once and n that have room.
@@ -69,8 +69,11 @@ var cases = []benchCase{
 	{name: "redis, grpc-go", redis: true, grpc: true, descriptors: 1, limit: roomy},
 	{name: "redis fixed_window", redis: true, descriptors: 1, limit: roomy},
 	{name: "redis fixed_window, local_share 10", redis: true, descriptors: 1, limit: shared(10)},
+	{name: "redis 1,000 keys", redis: true, descriptors: 1, limit: roomy, keys: 1000},
+	{name: "redis 1,000 keys, local_share auto", redis: true, descriptors: 1, limit: shared("auto"), keys: 1000},
 	{name: "redis hot key", redis: true, descriptors: 1, limit: roomy, hot: true},
 	{name: "redis hot key, local_share 1000", redis: true, descriptors: 1, limit: shared(1000), hot: true},
+	{name: "redis hot key, local_share auto", redis: true, descriptors: 1, limit: shared("auto"), hot: true},
 	{name: "redis token_bucket", redis: true, descriptors: 1,
 		limit: "limits: [{algorithm: token_bucket, rate: 1000000/s, burst: 2000000}]"},
 	{name: "redis sliding_window", redis: true, descriptors: 1,

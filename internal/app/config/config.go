@@ -65,6 +65,7 @@ type Config struct {
 	BackendRequired bool
 	OnOverload      string
 	Replicas        int
+	LocalShare      string
 	BackendTimeout  time.Duration
 
 	// Limits has the rest of what says how requests are answered, as the engine has it; see [Config.Decisions].
@@ -267,6 +268,9 @@ func (c *Config) decisionSettings() []settings.Setting {
 		settings.Row("replicas", &c.Replicas, 1,
 			"number of processes that share the backend; with on_backend_error: local each takes its share of a "+
 				"limit", settings.AtLeast(1)),
+		settings.Row("local-share", &c.LocalShare, "none",
+			"how many units replicas take ahead from the backend, if the limit has no local_share: none, or auto (as "+
+				"many as each key's traffic needs, 1 % of what is left at most)", settings.OneOf("none", "auto")),
 		settings.Row("backend-timeout", &c.BackendTimeout, ratelimit.DefaultTimeout,
 			"longest wait for the backend when the caller sets no deadline", settings.Positive),
 		settings.Row("deadline-margin", &c.Limits.Margin, 2*time.Millisecond,
@@ -453,6 +457,7 @@ func (c *Config) Decisions() ratelimit.Config {
 	d.Overflow, _ = descriptors.ParseOverflow(c.Overflow)
 	d.OnBackendError, _ = descriptors.ParseFailurePolicy(c.OnBackendError) // the default for ByStore
 	d.OnOverload, _ = descriptors.ParseOverloadPolicy(c.OnOverload)
+	d.ShareAuto = c.LocalShare == "auto"
 	near, _ := strconv.ParseFloat(c.NearLimitRatio, 32)
 	d.PolicyMetrics, _ = policies.ParsePatterns(c.Policies.Metrics)
 	d.Timeout, d.Metadata, d.OwnerGrace = c.BackendTimeout, c.DynamicMetadata, c.OwnerGrace

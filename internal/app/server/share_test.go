@@ -4,12 +4,16 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/headgate-rls/headgate/test/serving"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -60,5 +64,75 @@ func TestLocalShare(t *testing.T) {
 	}
 	if admitted != 100 {
 		t.Errorf("%d admitted of 100", admitted)
+	}
+}
+
+// TestLocalShareAuto: three replicas whose shares follow the traffic admit no more than the limit and at least
+// 99 in a hundred of it, most of it without the store; what a replica holds goes back when it stops.
+func TestLocalShareAuto(t *testing.T) {
+	const most, callers = 20_000, 16
+	redis := testenv.StartRedis(t)
+	for name, url := range map[string]string{
+		"redis": redis.URL() + "?prefix=a", "redis as envoyproxy-ratelimit": redis.URL() + "?layout=envoy",
+		"postgres": testenv.StartDatabase(t, testenv.Postgres).URL(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			rules := writeRules(t, strings.Replace(sharedRules, "100, local_share: 10", strconv.Itoa(most), 1))
+			flags := []string{"--rules", rules, "--backend", url, "--local-share", "auto", "--charge", "each", "--overflow",
+				"saturate", "--backend-required"}
+			replicas := []*serving.Server{startServe(t, flags...), startServe(t, flags...), startServe(t, flags...)}
+			admitted := make([]atomic.Int64, len(replicas))
+			spend := func(replica int, n int) {
+				var all sync.WaitGroup
+				client := rls.NewRateLimitServiceClient(replicas[replica].Dial(replicas[replica].GRPC))
+				for range callers {
+					all.Go(func() {
+						for range n / callers {
+							resp, err := client.ShouldRateLimit(t.Context(), exampleRequest())
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							if resp.OverallCode == rls.RateLimitResponse_OK {
+								admitted[replica].Add(1)
+							}
+						}
+					})
+				}
+				all.Wait()
+			}
+			spend(0, most/5)
+			replicas[0].Stop()
+			replicas[0].Ends(20 * time.Second)
+			spend(1, callers)
+			client := rls.NewRateLimitServiceClient(replicas[1].Dial(replicas[1].GRPC))
+			resp, err := client.ShouldRateLimit(t.Context(), exampleRequest())
+			if want := uint32(most - most/5 - callers - 1); err != nil || resp.Statuses[0].LimitRemaining != want {
+				t.Errorf("%v, %v; want %d remaining once a replica has stopped", resp, err, want)
+			}
+			var all sync.WaitGroup
+			for _, replica := range []int{1, 2} {
+				all.Go(func() { spend(replica, most*3/5) })
+			}
+			all.Wait()
+			sum := 1 + admitted[0].Load() + admitted[1].Load() + admitted[2].Load()
+			if sum > most || sum < most*99/100 {
+				t.Errorf("%d of %d were admitted", sum, most)
+			}
+			hits, counted := 0, false
+			for _, r := range replicas[1:] {
+				_, metrics := r.Get(r.Debug, "/metrics")
+				_, rest, _ := strings.Cut(metrics, "\nheadgate_share_hits_total ")
+				n, err := strconv.Atoi(strings.Fields(rest + " none")[0])
+				if hits += n; err != nil {
+					t.Error(err)
+				}
+				counted = counted || strings.Contains(metrics, "\nheadgate_share_replicas 2\n") // the other one does so later
+			}
+			if hits < most/4 || !counted {
+				t.Errorf("%d of %d needed no trip; two replicas are counted: %v", hits, sum, counted)
+			}
+			t.Logf("%d admitted, %d of them without a trip in the last two replicas", sum, hits)
+		})
 	}
 }
