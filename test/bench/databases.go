@@ -16,6 +16,7 @@ import (
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/layers/coalesce"
+	"github.com/headgate-rls/headgate/backends/layers/prefetch"
 	"github.com/headgate-rls/headgate/backends/sqlstore"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/test/testenv"
@@ -89,6 +90,7 @@ type limitLoad struct {
 	refused   bool   // by a limit of none
 	parameter string // of the URL
 	clocked   bool   // by the callers: the store has no clock
+	auto      bool   // processes take units ahead, as the traffic needs
 }
 
 var limitLoads = []limitLoad{
@@ -97,6 +99,9 @@ var limitLoads = []limitLoad{
 	{name: "1,000 keys, 3 processes", processes: 3, keys: 1000},
 	{name: "hot key", processes: 1, keys: 1},
 	{name: "hot key, 3 processes", processes: 3, keys: 1},
+	{name: "1,000 keys, local_share auto", processes: 1, keys: 1000, auto: true},
+	{name: "hot key, local_share auto", processes: 1, keys: 1, auto: true},
+	{name: "hot key, auto, 3 processes", processes: 3, keys: 1, auto: true},
 	{name: "100,000 keys", processes: 1, keys: 100_000},
 	{name: "new keys", processes: 1, keys: 1 << 40, fresh: true},
 	{name: "new keys, 3 processes", processes: 3, keys: 1 << 40, fresh: true},
@@ -284,7 +289,7 @@ func (l *limitLoad) decide(ctx context.Context, open func() (measured, error), n
 			Timeout: 10 * time.Second})
 		defer be.Close()
 		processes.Go(func() {
-			took, err := l.callers(ctx, be, lim, next, length)
+			took, err := l.process(ctx, be, &caps, lim, next, length)
 			mu.Lock()
 			defer mu.Unlock()
 			all.took = append(all.took, took...)
@@ -296,6 +301,23 @@ func (l *limitLoad) decide(ctx context.Context, open func() (measured, error), n
 	processes.Wait()
 	all.length, all.slices = length, calls.Load()
 	return all, failed
+}
+
+// process is what a process does.
+func (l *limitLoad) process(ctx context.Context, be backends.Backend, caps *backends.Caps, lim *limit.Limit,
+	next *atomic.Int64, length time.Duration) ([]time.Duration, error) {
+	if !l.auto {
+		return l.callers(ctx, be, lim, next, length)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ahead := prefetch.New(be, caps, prefetch.Config{Replicas: l.processes}, time.Now)
+	go ahead.Run(ctx)
+	lim = lim.WithShare(limit.AutoShare)
+	if _, err := l.callers(ctx, ahead, lim, next, 2*length); err != nil { // until it knows the traffic
+		return nil, err
+	}
+	return l.callers(ctx, ahead, lim, next, length)
 }
 
 func (l *limitLoad) callers(ctx context.Context, be backends.Backend, lim *limit.Limit, next *atomic.Int64,
