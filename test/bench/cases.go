@@ -88,7 +88,7 @@ var cases = []benchCase{
 }
 
 func findCase(name string) (benchCase, error) {
-	for _, c := range slices.Concat(reloadCases, distanceCases, []benchCase{curveCase}, cases) {
+	for _, c := range slices.Concat(reloadCases, distanceCases, overviewBenchCases(), []benchCase{curveCase}, cases) {
 		if c.name == name {
 			return c, nil
 		}

@@ -38,6 +38,7 @@ type limitDB struct {
 	raw       *sql.DB
 	floor     func(ctx context.Context, conn *sql.Conn, id int) error // one transaction
 	writers   int
+	pid       int // of the server, if there is one
 }
 
 func limitDBs() []func(tb *benchTB) (*limitDB, error) {
@@ -56,9 +57,9 @@ func floorSQLite(tb *benchTB) (*limitDB, error) {
 }
 
 func floorPostgres(tb *benchTB) (*limitDB, error) {
-	url := testenv.StartDatabase(tb, testenv.Postgres, testenv.Durable()).URL()
-	raw, err := sql.Open("pgx", url)
-	return &limitDB{name: "postgres", url: url, raw: raw, writers: 64,
+	server := testenv.StartDatabase(tb, testenv.Postgres, testenv.Durable())
+	raw, err := sql.Open("pgx", server.URL())
+	return &limitDB{name: "postgres", url: server.URL(), raw: raw, writers: 64, pid: server.PID(),
 		floor: func(ctx context.Context, conn *sql.Conn, id int) error {
 			return conn.Raw(func(c any) error {
 				var b pgx.Batch

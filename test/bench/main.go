@@ -5,6 +5,7 @@
 //
 // It prints these tables:
 //
+//	overview  the stores beside each other
 //	closed  every case, on the stack of `headgate serve`, with 64 calls in flight
 //	        on two connections, each with a key from a set of 10,000
 //	batch   1, 4 and 32 calls per write, the first of which is how Envoy sends
@@ -90,6 +91,7 @@ type table struct {
 
 func tables() []table {
 	return []table{
+		{"overview", (*bench).overviewTable},
 		{"closed", (*bench).closedTable},
 		{"batch", (*bench).batchTable},
 		{"slices", (*bench).sliceTable},

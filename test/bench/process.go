@@ -123,11 +123,11 @@ func waitFor(ctx context.Context, ready func() error) error {
 // clockTick is the unit of /proc/PID/stat's times on Linux.
 const clockTick = 10 * time.Millisecond
 
-// cpuTimes returns the CPU time that each process has used so far.
+// cpuTimes returns the CPU time that each process and its children have used so far.
 func cpuTimes(pids []int) ([]time.Duration, error) {
 	var list []time.Duration
 	for _, pid := range pids {
-		used, err := cpuTime(pid, 2)
+		used, err := treeTime(pid)
 		if err != nil {
 			return nil, err
 		}

@@ -98,6 +98,11 @@ func rowsOf(table string) (rows []string, figures int) {
 			rows = append(rows, "dynamodb "+l.name)
 		}
 		return rows, 5
+	case "overview":
+		for _, c := range overviewCases {
+			rows = append(rows, "| "+c.name)
+		}
+		return rows, 4
 	case "curve":
 		for _, db := range []string{"sqlite", "postgres", "mariadb"} {
 			rows = append(rows, db+" closed")
