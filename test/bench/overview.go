@@ -40,8 +40,8 @@ func overviewBenchCases() (list []benchCase) {
 
 func (b *bench) overviewTable(ctx context.Context) error {
 	fmt.Printf("\n%d calls in flight on %d connections, %d keys\n\n", inFlight, connections, busyKeys)
-	fmt.Println("| counters in | calls/s per core of the service | store, CPU ms per 10,000 calls | all CPU, × empty handler | " +
-		"p99 ms |\n|---|---|---|---|---|")
+	fmt.Println("| counters in | calls/s per core of the service | store, CPU ms per 10,000 calls | " +
+		"all CPU, × empty handler | p99 ms |\n|---|---|---|---|---|")
 	empty := 0.0
 	for i, c := range overviewCases {
 		if i > 0 && !b.only.MatchString(c.name) || c.redis && !c.database && b.redis == nil {
@@ -54,8 +54,8 @@ func (b *bench) overviewTable(ctx context.Context) error {
 		if i == 0 {
 			empty = r.cpu(0)
 		}
-		fmt.Printf("| %s | %s | %.0f | %.2f | %.1f |\n", c.name, thousands(1e6/r.cpu(0)), r.cpu(1)*10, (r.cpu(0)+r.cpu(1))/empty,
-			r.at(0.99))
+		fmt.Printf("| %s | %s | %.0f | %.2f | %.1f |\n", c.name, thousands(1e6/r.cpu(0)), r.cpu(1)*10,
+			(r.cpu(0)+r.cpu(1))/empty, r.at(0.99))
 	}
 	return nil
 }

@@ -30,7 +30,8 @@ func TestPictureOfTheOverview(t *testing.T) {
 		}
 	}
 	if kept, err := os.ReadFile(file); err != nil || string(kept) != drawn {
-		t.Errorf("%s (%v) is not the first table of docs/performance.md: run go test ./test/bench -run Picture -update", file, err)
+		t.Errorf("%s (%v) is not the first table of docs/performance.md: run go test ./test/bench -run Picture -update",
+			file, err)
 	}
 	for d := xml.NewDecoder(strings.NewReader(drawn)); ; {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
