@@ -58,6 +58,7 @@ func TestConformanceOracleOnMariaDB(t *testing.T) {
 	url := onMariaDB + server.CreateDatabase("limits")
 	migrate(t, url)
 	s := suite(t, url)
+	s.Short = true // the engine is MariaDB's
 	s.Faults = &backendtest.Faults{
 		Freeze: func(testing.TB) { server.Pause() }, Thaw: func(testing.TB) { server.Resume() },
 		Kill: func(testing.TB) { server.Kill() }, Restart: func(testing.TB) { server.Restart() },

@@ -152,6 +152,7 @@ func TestEachTableHasItsRows(t *testing.T) {
 	}
 	for _, table := range tableNames() {
 		t.Run(table, func(t *testing.T) {
+			t.Parallel()
 			if table == "middleware" && os.Getenv("HEADGATE_TEST_LONG") == "" {
 				t.Skip("it builds a module of its own")
 			}
