@@ -198,9 +198,9 @@ func TestShardKeepsCollidingKeysApart(t *testing.T) {
 			now += 2 * second
 		}
 		k := numbered(r.IntN(300))
-		hash := uint64(k.Group[0] & 3)
+		hash := uint32(k.Group[0] & 3)
 		state := limit.State{At: now, N: int64(r.IntN(1_000_000)), M: 1000}
-		if e := s.find(hash, &k); (e != nil) != (live[k] != nil) || e != live[k] {
+		if e := s.table.find(hash, &k); (e != nil) != (live[k] != nil) || e != live[k] {
 			t.Fatalf("step %d: found %v under %v, want %v", i, e, k, live[k])
 		} else if e == nil {
 			s.insert(hash, &k, &state, l, now)
@@ -223,9 +223,9 @@ func TestShardKeepsCollidingKeysApart(t *testing.T) {
 func checkShard(t *testing.T, s *shard, now limit.Instant, swept bool) map[limit.Key]*entry {
 	t.Helper()
 	live := map[limit.Key]*entry{}
-	for hash, e := range s.entries {
+	for bucket, e := range s.table.buckets {
 		for ; e != nil; e = e.next {
-			if live[e.key] = e; e.hash != hash || s.queue[e.at] != e {
+			if live[e.name()] = e; s.table.bucket(e.hash) != uint32(bucket) || s.queue[e.queued] != e {
 				t.Fatalf("%+v is out of place", e)
 			}
 		}
@@ -234,7 +234,7 @@ func checkShard(t *testing.T, s *shard, now limit.Instant, swept bool) map[limit
 		t.Fatalf("%d entries, %d in the queue", len(live), len(s.queue))
 	}
 	for i, e := range s.queue {
-		if e.due > e.ends || e.due < s.queue[max(0, i-1)/2].due || swept && e.ends+grace <= now {
+		if e.due > e.ends() || e.due < s.queue[max(0, i-1)/2].due || swept && e.ends()+grace <= now {
 			t.Fatalf("%+v, %d. in the queue", e, i)
 		}
 	}
