@@ -36,6 +36,13 @@ func (e *entry) is(key *limit.Key) bool {
 	return n == len(key.Group) && e.key[:n] == key.Group && e.key[n:] == key.Limit
 }
 
+// knows reports whether a request of one op under the key of e is like the one that has written the state: it needs
+// no check, and has neither a log nor leases.
+func (e *entry) knows(req *limit.Request) bool {
+	op := &req.Ops[0]
+	return e.of == op.Limit && e.large == nil && !op.Limit.Is(limit.Logged|limit.Leased) && op.Holder == "" && op.AsOf == 0 && req.At != 0
+}
+
 // name returns the key, which never changes.
 func (e *entry) name() limit.Key { return limit.Key{Group: e.key[:e.group], Limit: e.key[e.group:]} }
 

@@ -129,6 +129,10 @@ func (b *Backend) takeAlike(reqs []limit.Request, out []limit.Verdict) (evicted 
 	e := s.table.find(hash, key)
 	for i := range reqs {
 		req, v := &reqs[i], &out[i]
+		if e != nil && e.knows(req) {
+			s.take(e, req, v)
+			continue
+		}
 		if !b.checked(req, v) {
 			continue
 		}
@@ -240,7 +244,14 @@ func (b *Backend) unlock(set uint64) {
 
 // hash is seeded by chance: clients choose keys and must not choose shards.
 func (b *Backend) hash(k *limit.Key) uint32 {
-	h := bits.RotateLeft64(maphash.String(b.seed, k.Limit), 32)
+	h := uint64(1)
+	if len(k.Limit) <= 4 { // as most are; it says all of it
+		for i := range len(k.Limit) {
+			h = h<<8 | uint64(k.Limit[i])
+		}
+	} else {
+		h = bits.RotateLeft64(maphash.String(b.seed, k.Limit), 32)
+	}
 	return uint32((h*0x9e3779b97f4a7c15 ^ maphash.String(b.seed, k.Group)) >> 32)
 }
 

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"strconv"
@@ -185,8 +186,16 @@ func TestClockGoingBackwardsLosesNoState(t *testing.T) {
 }
 
 // TestShardKeepsCollidingKeysApart compares a shard with the obvious, hashes colliding all
-// the time.
+// the time, and while the table grows.
 func TestShardKeepsCollidingKeysApart(t *testing.T) {
+	for _, hashes := range []uint32{4, 50, math.MaxUint32} {
+		collide(t, hashes)
+	}
+}
+
+// collide has keys have so many hashes.
+func collide(t *testing.T, hashes uint32) {
+	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
 	s := shard{leases: new(atomic.Int64)}
 	s.init(50)
@@ -196,9 +205,11 @@ func TestShardKeepsCollidingKeysApart(t *testing.T) {
 		now += limit.Instant(r.IntN(20_000))
 		if i%1000 == 0 {
 			now += 2 * second
+			s.init(50) // a table that grows from nothing
+			live = map[limit.Key]*entry{}
 		}
-		k := numbered(r.IntN(300))
-		hash := uint32(k.Group[0] & 3)
+		n := r.IntN(300)
+		k, hash := numbered(n), uint32(n)*0x9e3779b9%hashes
 		state := limit.State{At: now, N: int64(r.IntN(1_000_000)), M: 1000}
 		if e := s.table.find(hash, &k); (e != nil) != (live[k] != nil) || e != live[k] {
 			t.Fatalf("step %d: found %v under %v, want %v", i, e, k, live[k])

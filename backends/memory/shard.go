@@ -32,6 +32,24 @@ func (s *shard) init(most int) {
 	s.budgets.init()
 }
 
+// take decides a request that e knows.
+func (s *shard) take(e *entry, req *limit.Request, v *limit.Verdict) {
+	state := limit.State{At: e.at, N: e.n, M: e.m}
+	if !limit.DecideOne(&state, req, v) {
+		return
+	}
+	e.at, e.n, e.m = state.At, state.N, state.M
+	s.ends(e, e.of.Ends(state))
+}
+
+// ends notes that e ends at another time than before.
+func (s *shard) ends(e *entry, ends limit.Instant) {
+	if ends < e.due {
+		e.due = ends
+		s.up(e.queued)
+	}
+}
+
 // update stores what l made of e's state at now. The end of a state that is not
 // updated stays with the limit that wrote it.
 func (s *shard) update(e *entry, next *limit.State, l *limit.Limit, now limit.Instant) {
@@ -43,10 +61,7 @@ func (s *shard) update(e *entry, next *limit.State, l *limit.Limit, now limit.In
 	} else {
 		s.updateLarge(e, next, now)
 	}
-	if ends := l.Ends(*next); ends < e.due {
-		e.due = ends
-		s.up(e.queued)
-	}
+	s.ends(e, l.Ends(*next))
 }
 
 // updateLarge stores a state that has a log or leases, or had.
