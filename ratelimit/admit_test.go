@@ -24,7 +24,10 @@ descriptors:
   - {key: bucket, metadata: {a: b}, limits: [{algorithm: token_bucket, rate: 8/s, burst: 12}]}
   - {key: sliding, limits: [{algorithm: sliding_window, limit: 7, window: 1s}]}
   - {key: log, limits: [{algorithm: sliding_log, limit: 6, window: 1s}]}
-  - {key: two, limits: [{algorithm: fixed_window, limit: 8, window: 1s}, {name: b, algorithm: token_bucket, rate: 10/s, burst: 9}]}
+  - key: two
+    limits:
+      - {algorithm: fixed_window, limit: 8, window: 1s}
+      - {name: b, algorithm: token_bucket, rate: 10/s, burst: 9}
   - {key: shadow, limits: [{algorithm: fixed_window, limit: 3, window: 1s, shadow: true}]}
   - {key: debt, overflow: debt, rate_limit: {unit: second, requests_per_unit: 5}}
   - {key: detailed, detailed_metric: true, rate_limit: {unit: second, requests_per_unit: 5}}
@@ -160,9 +163,9 @@ func TestAdmitAnswersAsDecide(t *testing.T) {
 		now := start2026
 		clock := func() limit.Instant { return now }
 		short, long := newAnswerer(t, clock, true), newAnswerer(t, clock, false)
-		keys := []string{"window", "bucket", "sliding", "log", "two", "shadow", "debt", "detailed", "named", "pattern", "anything",
-			"outer", "raw", "few", "quota", "flight", "budget", "free", "exempt", "zero", "deny", "error", "local", "unknown", "",
-			OpKey}
+		keys := []string{"window", "bucket", "sliding", "log", "two", "shadow", "debt", "detailed", "named", "pattern",
+			"anything", "outer", "raw", "few", "quota", "flight", "budget", "free", "exempt", "zero", "deny", "error", "local",
+			"unknown", "", OpKey}
 		for step := range 6000 {
 			now += limit.Instant(r.IntN(8_000))
 			fail := []string{"error", "panic", "", ""}[r.IntN(4)]
@@ -199,8 +202,9 @@ func TestAdmitAnswersAsDecide(t *testing.T) {
 				t.Fatalf("step %d, %s %+v %+v, store %q:\ngot  %s\nwant %s", step, domain, d, more, fail, got, want)
 			}
 			if step == 3000 { // counters and shapes go on under new rules
+				rules := mustLoad(t, strings.Replace(admitRules, "requests_per_unit: 9", "requests_per_unit: 11", 1))
 				for _, s := range []*answerer{short, long} {
-					if err := s.SetRules(mustLoad(t, strings.Replace(admitRules, "requests_per_unit: 9", "requests_per_unit: 11", 1))); err != nil {
+					if err := s.SetRules(rules); err != nil {
 						t.Fatal(err)
 					}
 				}

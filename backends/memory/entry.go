@@ -40,7 +40,8 @@ func (e *entry) is(key *limit.Key) bool {
 // no check, and has neither a log nor leases.
 func (e *entry) knows(req *limit.Request) bool {
 	op := &req.Ops[0]
-	return e.of == op.Limit && e.large == nil && !op.Limit.Is(limit.Logged|limit.Leased) && op.Holder == "" && op.AsOf == 0 && req.At != 0
+	return e.of == op.Limit && e.large == nil && !op.Limit.Is(limit.Logged|limit.Leased) && op.Holder == "" &&
+		op.AsOf == 0 && req.At != 0
 }
 
 // name returns the key, which never changes.

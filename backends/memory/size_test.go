@@ -44,7 +44,8 @@ func TestBytesPerKey(t *testing.T) {
 func BenchmarkManyKeys(b *testing.B) {
 	for _, a := range []limit.Algorithm{limit.FixedWindow, limit.TokenBucket} {
 		b.Run(a.String(), func(b *testing.B) {
-			tk, l, before := taker{b: New(Config{})}, limit.MustNew(limit.Spec{Algorithm: a, Max: 1e9, Window: time.Hour}), heap()
+			l := limit.MustNew(limit.Spec{Algorithm: a, Max: 1e9, Window: time.Hour})
+			tk, before := taker{b: New(Config{})}, heap()
 			for i := range manyKeys {
 				tk.take(start, usual(i), l, 1)
 			}
