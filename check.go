@@ -34,9 +34,7 @@ func (c *call) prepare(domain string, list []Descriptor, what charge) error {
 	c.req.Descriptors = slices.Grow(c.req.Descriptors, len(list))[:len(list)] // put has cleared them
 	for i := range list {
 		d, from := &c.req.Descriptors[i], len(c.entries)
-		for _, e := range list[i].Entries { // copied, so that the caller's need not be in the heap
-			c.entries = append(c.entries, e)
-		}
+		c.entries = append(c.entries, list[i].Entries...) // so that the caller's need not be in the heap
 		d.Entries, d.Refund = c.entries[from:len(c.entries):len(c.entries)], what == giveBack
 		d.Hits, d.HasHits = list[i].Cost, list[i].Cost > 0
 		for j := range d.Entries {
