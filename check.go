@@ -13,16 +13,10 @@ import (
 
 // A call is a request to the engine with its answer.
 type call struct {
-	req   ratelimit.Request
-	resp  ratelimit.Response
-	reqs  [1]*ratelimit.Request
-	resps [1]*ratelimit.Response
-}
-
-func newCall() *call {
-	c := new(call)
-	c.reqs[0], c.resps[0] = &c.req, &c.resp
-	return c
+	req     ratelimit.Request
+	resp    ratelimit.Response
+	entries []Entry // of the descriptors of req
+	begun   *ratelimit.Begun
 }
 
 // A charge is what a call does to the counters.
@@ -39,8 +33,9 @@ func (c *call) prepare(domain string, list []Descriptor, what charge) error {
 	c.req.Domain, c.req.InProcess = domain, true
 	c.req.Descriptors = slices.Grow(c.req.Descriptors, len(list))[:len(list)] // put has cleared them
 	for i := range list {
-		d := &c.req.Descriptors[i]
-		d.Entries, d.Refund = list[i].Entries, what == giveBack
+		d, from := &c.req.Descriptors[i], len(c.entries)
+		c.entries = append(c.entries, list[i].Entries...) // so that the caller's need not be in the heap
+		d.Entries, d.Refund = c.entries[from:len(c.entries):len(c.entries)], what == giveBack
 		d.Hits, d.HasHits = list[i].Cost, list[i].Cost > 0
 		for j := range d.Entries {
 			if !isText(d.Entries[j].Key) {
@@ -77,14 +72,51 @@ func asText(entries []Entry) []Entry {
 	return entries
 }
 
+// maxKept bounds the entries that a pooled call has room for.
+const maxKept = 64
+
 // put drops what a pooled call must not keep in memory.
 func (l *Limiter) put(c *call) {
+	if c.begun = nil; len(c.entries) > maxKept {
+		c.entries = nil
+	}
+	clear(c.entries)
+	c.entries = c.entries[:0]
 	clear(c.req.Descriptors)
 	room := c.req.Descriptors[:0]
 	c.req = ratelimit.Request{} // as a whole: the next call must have nothing of this one
 	c.req.Descriptors = room
 	c.resp.Forget()
 	l.calls.Put(c)
+}
+
+// admit answers a request if it is one of those that most are: see [ratelimit.Service.Admit]. If it is not, what has
+// begun is returned. The caller is inside the gate.
+func (l *Limiter) admit(ctx context.Context, domain string, list []Descriptor, d *Decision) (bool, *ratelimit.Begun) {
+	if len(list) != 1 || list[0].Cost > 0 {
+		return false, nil
+	}
+	entries := list[0].Entries
+	for i := range entries {
+		if !isText(entries[i].Key) || !isText(entries[i].Value) {
+			return false, nil
+		}
+	}
+	var start time.Time
+	if l.answers != nil {
+		start = time.Now()
+	}
+	var a ratelimit.Admission
+	ok, begun := l.service.Admit(ctx, domain, entries, &a)
+	if !ok {
+		return false, begun
+	}
+	if l.answers != nil {
+		l.answers(time.Since(start), ratelimit.CallOK, 1)
+	}
+	d.Allowed, d.Rule, d.Name, d.Max = true, a.Rule, a.Name, a.Limit.Max()
+	d.Window, d.Remaining, d.Reset = a.Limit.Window(), int64(a.Remaining), time.Duration(a.Reset)*time.Second
+	return true, nil
 }
 
 // decide answers a call. The caller is inside the gate, and puts c back.
@@ -98,10 +130,10 @@ func (l *Limiter) decide(ctx context.Context, c *call, d *Decision) error {
 		c.req.Parent = l.tracer.Caller(ctx)
 	}
 	if l.answers == nil {
-		l.service.Decide(ctx, c.reqs[:], c.resps[:])
+		l.service.Finish(ctx, c.begun, &c.req, &c.resp)
 	} else {
 		start := time.Now()
-		l.service.Decide(ctx, c.reqs[:], c.resps[:])
+		l.service.Finish(ctx, c.begun, &c.req, &c.resp)
 		l.answers(time.Since(start), c.resp.Result(), 1)
 	}
 	if err := c.resp.Err; err != nil {
@@ -148,9 +180,16 @@ func (l *Limiter) call(ctx context.Context, domain string, list []Descriptor, wh
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	var begun *ratelimit.Begun
+	if what == take {
+		ok := false
+		if ok, begun = l.admit(ctx, domain, list, d); ok {
+			return nil
+		}
+	}
 	c := l.calls.Get().(*call)
 	defer l.put(c)
-	c.req.NoLease = true
+	c.begun, c.req.NoLease = begun, true
 	if err := c.prepare(domain, list, what); err != nil {
 		return err
 	}

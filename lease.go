@@ -50,8 +50,16 @@ func (l *Limiter) acquire(ctx context.Context, domain string, estimate *ratelimi
 	if err := ctx.Err(); err != nil {
 		return Lease{}, Decision{}, err
 	}
+	var begun *ratelimit.Begun
+	if estimate == nil {
+		ok := false
+		if ok, begun = l.admit(ctx, domain, list, &d); ok {
+			return Lease{}, d, nil
+		}
+	}
 	c := l.calls.Get().(*call)
 	defer l.put(c)
+	c.begun = begun
 	if err := c.prepare(domain, list, take); err != nil {
 		return Lease{}, Decision{}, err
 	}

@@ -65,7 +65,7 @@ func Open(ctx context.Context, opt Options) (*Limiter, error) {
 		panics: &background.Reporter{Log: conf.Log}}
 	l.rules = ruleLoader{opt: rulefile.Options{DefaultLeaseTTL: opt.LeaseTTL}, caps: &caps, log: conf.Log,
 		policies: opt.Policies != ""}
-	l.calls.New = func() any { return newCall() }
+	l.calls.New = func() any { return new(call) }
 	l.gate.drained, l.held.wake = make(chan struct{}), make(chan struct{}, 1)
 
 	var set *descriptors.Set

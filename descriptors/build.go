@@ -43,7 +43,10 @@ func build(b *builder, spec *Spec, problems *Problems) *Set {
 	}
 	b.checkReplaces()
 	for _, d := range b.order {
-		b.set.domains[d.name] = &domain{root: b.level(&d.top, d.way()), resources: b.resourceIndex(d)}
+		made := &domain{name: d.name, root: b.level(&d.top, d.way()), resources: b.resourceIndex(d)}
+		if b.set.domains[d.name] = made; b.set.first == nil {
+			b.set.first = made
+		}
 	}
 	if b.Failed() {
 		return nil

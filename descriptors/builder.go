@@ -35,6 +35,10 @@ type domainBuilder struct {
 	resources []*resource
 	keys      map[string]*resource // for duplicates
 	names     map[string]*resource // the same
+
+	begins    string // of the last rule: see begin
+	anyKey    bool
+	beginsFor string // the first key
 }
 
 // siblings are the nodes of one level.
@@ -238,6 +242,7 @@ func (b *builder) rule(w *way) *Rule {
 	r := b.newRule(&s.Body, terms, w.domain)
 	r.Policy = at.policy(w)
 	r.Path, r.raw = w.dotted, s.CountByValue
+	r.begins, r.anyKey = w.domain.begin(w)
 	if s.MaxKeys > 0 {
 		r.others = along(w, func(u *way) Entry { return u.spec.other() })
 	}
@@ -251,6 +256,21 @@ func (b *builder) rule(w *way) *Rule {
 		r.Metric.ValueAt = along(w, func(u *way) bool { return u.spec.ValueToMetric })
 	}
 	return r
+}
+
+// begin returns [Rule.begins] and anyKey of a rule. Most have those of the rule before.
+func (d *domainBuilder) begin(w *way) (begins string, anyKey bool) {
+	for w.depth > 1 {
+		w = w.parent
+	}
+	if d.begins == "" || d.beginsFor != w.spec.Key {
+		begins := limit.AppendPart(nil, d.name)
+		if d.anyKey = strings.Contains(w.spec.Key, "*"); !d.anyKey {
+			begins = limit.AppendPart(begins, w.spec.Key)
+		}
+		d.begins, d.beginsFor = string(begins), w.spec.Key
+	}
+	return d.begins, d.anyKey
 }
 
 // along returns what each rule on the way to w has, the one at w included.
@@ -324,6 +344,7 @@ func (b *builder) level(among *siblings, w *way) *level {
 		case s.Value == "":
 			if lv.bare == nil {
 				lv.bare = make(map[string]*node, len(among.specs)-i)
+				lv.first, lv.firstNode = s.Key, n
 			}
 			lv.bare[s.Key] = n
 		default:

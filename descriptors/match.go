@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -19,27 +20,68 @@ import (
 // and path is matched against those, and against nothing else.
 func (s *Set) Match(domain string, entries []Entry, m *Match) {
 	*m = Match{}
-	d := s.domains[domain]
+	d := s.domain(domain)
 	if d == nil {
 		return
 	}
 	m.Domain = true
-	var steps int
 	if d.resources != nil && asksForResource(entries) {
+		var steps int
 		if r := d.resources.find(entries, &steps); r != nil {
 			m.Rule, m.Group = r.rule, r.rule.fixed
 		}
 		return
 	}
-	n := d.root.descend(entries, &steps)
-	if n == nil || n.rule == nil {
-		return
-	}
-	m.Rule = n.rule
-	if len(n.rule.Limits) > 0 || n.rule.Concurrency != nil {
-		m.Group = n.rule.group(entries)
+	if m.Rule = d.root.rule(entries); m.Rule.counts() {
+		m.Group = m.Rule.group(entries)
 	}
 }
+
+// MatchIn is [Set.Match] for descriptors that are matched against no resources: of others, and of unknown domains, it
+// returns false. It makes the group in buf and returns that, to be used again: m.Group is valid until then.
+func (s *Set) MatchIn(buf []byte, domain string, entries []Entry, m *Match) (used []byte, ok bool) {
+	*m = Match{}
+	d := s.domain(domain)
+	if d == nil || d.resources != nil && asksForResource(entries) {
+		return buf, false
+	}
+	m.Domain = true
+	r := d.root.rule(entries)
+	m.Rule = r
+	switch {
+	case !r.counts():
+		return buf, true
+	case r.raw:
+		m.Group = r.group(entries)
+		return buf, true
+	}
+	if buf = r.appendGroup(buf[:0], entries); len(buf) > limit.MaxGroupLen {
+		m.Group = limit.MakeGroup(buf)
+	} else {
+		m.Group = unsafe.String(unsafe.SliceData(buf), len(buf))
+	}
+	return buf, true
+}
+
+// domain returns the domain of a name, or nil.
+func (s *Set) domain(name string) *domain {
+	if d := s.first; d != nil && d.name == name {
+		return d
+	}
+	return s.domains[name]
+}
+
+// rule returns the rule that entries lead to, or nil.
+func (lv *level) rule(entries []Entry) *Rule {
+	var steps int
+	if n := lv.descend(entries, &steps); n != nil {
+		return n.rule
+	}
+	return nil
+}
+
+// counts reports whether there is a rule that has counters.
+func (r *Rule) counts() bool { return r != nil && (len(r.Limits) > 0 || r.Concurrency != nil) }
 
 // descend returns the node that entries lead to, or nil.
 func (lv *level) descend(entries []Entry, steps *int) *node {
@@ -61,13 +103,18 @@ func (lv *level) descend(entries []Entry, steps *int) *node {
 func (lv *level) find(e *Entry, steps *int) *node {
 	*steps++
 	// An empty value is never exact: no rule can ask for it.
-	if n := lv.exact[*e]; n != nil {
-		return n
+	if len(lv.exact) > 0 {
+		if n := lv.exact[*e]; n != nil {
+			return n
+		}
 	}
 	if lv.wild != nil {
 		if i := lv.wild.lowest(e, steps); i != noNode {
 			return lv.wildNodes[i]
 		}
+	}
+	if e.Key == lv.first {
+		return lv.firstNode
 	}
 	return lv.bare[e.Key]
 }
@@ -105,9 +152,11 @@ func (r *Rule) group(entries []Entry) string {
 }
 
 func (r *Rule) appendGroup(buf []byte, entries []Entry) []byte {
-	buf = limit.AppendPart(buf, r.Domain)
+	buf = append(buf, r.begins...)
 	for i := range entries {
-		buf = limit.AppendPart(buf, entries[i].Key)
+		if i > 0 || r.anyKey {
+			buf = limit.AppendPart(buf, entries[i].Key)
+		}
 		buf = limit.AppendPart(buf, r.counted(entries, i))
 	}
 	return buf

@@ -35,6 +35,10 @@ type Rule struct {
 	shared []string
 	// others are the entries that stand for all values beyond MaxKeys. Nil if MaxKeys is 0.
 	others []Entry
+	// begins is what every group of the rule begins with: the domain and the first key, or, if that has a *, which is
+	// anyKey, the domain.
+	begins string
+	anyKey bool
 	// raw: the counters' group is the value of the last entry and nothing else.
 	raw bool
 	// fixed is the counters' group if all requests share it, as those of a

@@ -8,6 +8,7 @@ import (
 // A Set is the compiled rules of every domain. It is immutable.
 type Set struct {
 	domains map[string]*domain
+	first   *domain // one of them, for those who have one: it needs no look-up. Nil if there are none
 	rules   []*Rule
 	hash    uint64
 
@@ -48,6 +49,7 @@ func (s *Set) Domains() []string { return slices.Sorted(maps.Keys(s.domains)) }
 
 // A domain has the root of one domain's tree, and its resources.
 type domain struct {
+	name      string
 	root      *level         // nil if the domain has no rules
 	resources *resourceIndex // nil if it has no resources
 }
@@ -58,6 +60,8 @@ type level struct {
 	wild      *wildcards       // a * in key or value; nil means none
 	wildNodes []*node          // of wild, by number
 	bare      map[string]*node // any value of the key
+	first     string           // one of bare: most levels have one, which needs no look-up
+	firstNode *node
 }
 
 // A node is one rule's place in the tree.

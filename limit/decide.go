@@ -27,7 +27,10 @@ func Decide(states []State, req *Request, now Instant, v *Verdict, scratch []Sta
 	v.At, v.Admitted = now, true
 	now = bounded(now)
 	if len(ops) == 1 && !ops[0].Limit.Is(Leased) {
-		return decideOne(&states[0], &ops[0], now, v)
+		if decideOne(&states[0], &ops[0], now, v) {
+			return 1
+		}
+		return 0
 	}
 	if Settles(ops) {
 		return decideSettlement(states, ops, now, v)
@@ -51,8 +54,16 @@ func Decide(states []State, req *Request, now Instant, v *Verdict, scratch []Sta
 	return changes | changedLeases(states, ops)
 }
 
+// DecideOne is [Decide] for a request of one op whose limit has no leases, at its own instant. It reports whether s has
+// changed.
+func DecideOne(s *State, req *Request, v *Verdict) (changed bool) {
+	v.Reset(1)
+	v.At = req.At
+	return decideOne(s, &req.Ops[0], bounded(req.At), v)
+}
+
 // decideOne answers a request of one op, which is recorded, or not, as it is alone.
-func decideOne(s *State, op *Op, now Instant, v *Verdict) (changes Changes) {
+func decideOne(s *State, op *Op, now Instant, v *Verdict) (changed bool) {
 	before, out := *s, &v.Outcomes[0]
 	if op.AsOf != 0 {
 		return decideReturn(s, op, now, out)
@@ -66,10 +77,7 @@ func decideOne(s *State, op *Op, now Instant, v *Verdict) (changes Changes) {
 		s.step(op, now, out)
 	}
 	v.Admitted = out.Admitted || op.Shadow
-	if !same(&before, s) {
-		changes.add(0)
-	}
-	return changes
+	return !same(&before, s)
 }
 
 // decideNew answers a request that was not granted before.

@@ -31,6 +31,9 @@ func AppendPart(dst []byte, part string) []byte {
 	if len(part) < 10 { // as most are
 		return append(append(dst, '0'+byte(len(part)), ':'), part...)
 	}
+	if n := len(part); n < 100 {
+		return append(append(dst, '0'+byte(n/10), '0'+byte(n%10), ':'), part...)
+	}
 	dst = strconv.AppendInt(dst, int64(len(part)), 10)
 	dst = append(dst, ':')
 	return append(dst, part...)

@@ -196,7 +196,8 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, v *visit, d *he
 		refuse(w, d)
 		return
 	}
-	h.next.ServeHTTP(w, r.WithContext(v))
+	v.request = *r.WithContext(v) // in the memory of v: one piece in place of two
+	h.next.ServeHTTP(w, &v.request)
 }
 
 // describe returns the visit with the descriptors that the request is not charged for yet.
@@ -278,6 +279,7 @@ type visit struct {
 	context.Context
 	before    *visit // of a middleware further out, nil without one
 	handler   *handler
+	request   http.Request // that goes on
 	list      []headgate.Descriptor
 	remaining int64     // of the limit that is closest to refusing
 	values    [2]string // of headers of the response

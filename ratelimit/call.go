@@ -67,9 +67,12 @@ func (e *engine) ask(ctx context.Context, be backends.Backend, takes []limit.Req
 
 // askGuarded asks a backend. A panic in it fails all requests.
 func (e *engine) askGuarded(ctx context.Context, be backends.Backend, takes []limit.Request, out []limit.Verdict) {
-	if err := e.conf.Panics.Do("backend", func() { be.Take(ctx, takes, out) }); err != nil {
-		backends.Fail(out, fmt.Errorf("%w: %w", backends.ErrUnavailable, err))
-	}
+	defer func() {
+		if p := recover(); p != nil {
+			backends.Fail(out, fmt.Errorf("%w: %w", backends.ErrUnavailable, e.conf.Panics.Report("backend", p)))
+		}
+	}()
+	be.Take(ctx, takes, out)
 }
 
 // logFailure logs a failure of the backend, at most once per second and reason.
@@ -159,11 +162,7 @@ func (b *batch) start(engine *engine, reqs []*Request, resps []*Response) {
 	b.takes, b.returns, b.at = b.takes[:0], false, 0
 	for i := range reqs {
 		c := &b.calls[i]
-		c.req, c.resp, c.takeIndex, c.holder = reqs[i], resps[i], -1, ""
-		c.verdict, c.cause, c.failure, c.refuses = nil, nil, nil, nil
-		c.ops, c.views, c.returns, c.tokens = c.ops[:0], c.views[:0], c.returns[:0], c.tokens[:0]
-		c.estimate, c.units, c.reserved, c.ends, c.settling = 0, 0, c.reserved[:0], c.ends[:0], c.settling[:0]
-		c.resp.reset(len(c.req.Descriptors))
+		c.begin(reqs[i], resps[i])
 		if p := reqs[i].proxy(); i == 0 || p != reqs[i-1].proxy() {
 			engine.leases.HeardFrom(p)
 		}
@@ -183,6 +182,15 @@ func (b *batch) start(engine *engine, reqs []*Request, resps []*Response) {
 		b.times.planned = time.Now()
 	}
 	b.ready()
+}
+
+// begin has c be about a request that nothing is known of.
+func (c *call) begin(req *Request, resp *Response) {
+	c.req, c.resp, c.takeIndex, c.holder = req, resp, -1, ""
+	c.verdict, c.cause, c.failure, c.refuses = nil, nil, nil, nil
+	c.ops, c.views, c.returns, c.tokens = c.ops[:0], c.views[:0], c.returns[:0], c.tokens[:0]
+	c.estimate, c.units, c.reserved, c.ends, c.settling = 0, 0, c.reserved[:0], c.ends[:0], c.settling[:0]
+	c.resp.reset(len(c.req.Descriptors))
 }
 
 // ready makes room for verdicts, and sets the instants of requests.

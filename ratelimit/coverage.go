@@ -20,7 +20,7 @@ func coverDescriptors(b *batch, c *call) {
 		if d.returns || !d.match.Domain { // unknown domains are logged as such
 			continue
 		}
-		s := b.shapeOf(c, d)
+		s := b.engine.shapeOf(d.match.Rule, b.rules, c.req.Domain, d.entries, b.instant())
 		s.Seen(b.instant())
 		in = s.In
 		if d.view != nil { // of a rule, or of the request's own limit
@@ -43,14 +43,15 @@ func coverDescriptors(b *batch, c *call) {
 
 // shapeOf returns the shape of a descriptor. All descriptors that a rule matches have the same, unless the rule has a *
 // in a key: then it is that of the first one.
-func (b *batch) shapeOf(c *call, d *decision) *insight.Shape {
-	if d.match.Rule == nil {
-		return b.engine.coverage.Of(c.req.Domain, d.entries, b.instant())
+func (e *engine) shapeOf(r *descriptors.Rule, rules *ruleset, domain string, entries []descriptors.Entry,
+	now int64) *insight.Shape {
+	if r == nil {
+		return e.coverage.Of(domain, entries, now)
 	}
-	v := b.rules.views[d.match.Rule.ID]
+	v := rules.views[r.ID]
 	s := v.shape.Load()
 	if s == nil {
-		s = b.engine.coverage.Of(c.req.Domain, d.entries, b.instant())
+		s = e.coverage.Of(domain, entries, now)
 		v.shape.Store(s)
 	}
 	return s

@@ -140,14 +140,8 @@ func (c *call) addOps(b *batch, i int, replacing bool) *Error {
 			return invalid("the descriptors match more than %d limits", most)
 		}
 		c.views = append(c.views, lv)
-		c.ops = append(c.ops, limit.Op{
-			Key:   limit.Key{Group: p.match.Group, Limit: lv.keyPart},
-			Limit: lv.limit,
-			Cost:  cost,
-			// Quota mode is settled after the fact, in answer.
-			Shadow: lv.shadow || p.view.quota || b.engine.conf.ShadowMode,
-			Each:   p.view.each || named && lv.limit.Overflow() != limit.Refuse,
-		})
+		c.ops = append(c.ops, limit.Op{})
+		b.engine.conf.setOp(&c.ops[len(c.ops)-1], p.view, lv, p.match.Group, cost, named)
 		if lv.inFlight != nil {
 			if c.req.NoLease && cost > 0 {
 				return errNeedsLease(lv.name)
@@ -160,6 +154,15 @@ func (c *call) addOps(b *batch, i int, replacing bool) *Error {
 		c.reserve(b, i, p.first)
 	}
 	return nil
+}
+
+// setOp has an op, which is zero but for what this sets, be about a limit of a rule. named says whether the caller
+// names the cost.
+func (conf *Config) setOp(op *limit.Op, v *ruleView, lv *limitView, group string, cost int64, named bool) {
+	op.Key.Group, op.Key.Limit, op.Limit, op.Cost = group, lv.keyPart, lv.limit, cost
+	// Quota mode is settled after the fact, in answer.
+	op.Shadow = lv.shadow || v.quota || conf.ShadowMode
+	op.Each = v.each || named && lv.limit.Overflow() != limit.Refuse
 }
 
 // replaced reports whether a rule that applies replaces limits called name.

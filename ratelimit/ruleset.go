@@ -47,6 +47,7 @@ type ruleView struct {
 	policies *policyViews // nil: no policy takes the place of the limit
 	reserve  *reserveView // nil: requests reserve nothing
 
+	alone         bool // see isAlone
 	sharesCounter bool // an override that counts under the keys of its rule
 }
 
@@ -177,6 +178,7 @@ func (w *viewer) view(r *descriptors.Rule) *ruleView {
 		v.onOverload = conf.OnOverload
 	}
 	w.limits(v)
+	v.alone = v.isAlone()
 	return v
 }
 

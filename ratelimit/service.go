@@ -23,6 +23,8 @@ type Service struct {
 	engine
 	readers readers
 	batches sync.Pool // *batch
+	begun   sync.Pool // *Begun
+	admits  bool      // see Admit
 }
 
 // New returns a service that answers by set. Without a set calls fail with
@@ -45,7 +47,7 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 		conf.Timeout = DefaultTimeout
 	}
 	s := &Service{engine: engine{conf: conf, coverage: insight.NewCoverage(), watch: insight.NewWatch()},
-		readers: readersFor(&conf)}
+		readers: readersFor(&conf), admits: admits(&conf)}
 	s.refusals.PerSecond, s.failures.PerSecond = refusalsPerSecond, failuresPerSecond
 	if conf.LogRefusals > 0 {
 		s.refusals.PerSecond = int64(conf.LogRefusals)
@@ -58,6 +60,7 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 		Reservations: leases.Reservations{Grace: descriptors.ReserveGrace, Lost: s.lostCorrections},
 	})
 	s.batches.New = func() any { return new(batch) }
+	s.begun.New = func() any { return new(Begun) }
 	if set == nil {
 		s.rules.Store(awaitedRules())
 		return s, nil

@@ -91,6 +91,6 @@ func (b *budget) victim(now limit.Instant) (least *entry) {
 
 // left returns which part of its limit e has left.
 func (e *entry) left(now limit.Instant) float64 {
-	_, out := limit.Step(e.state, &limit.Op{Limit: e.of}, now)
+	_, out := limit.Step(e.state(), &limit.Op{Limit: e.of}, now)
 	return float64(out.Remaining) / float64(max(e.of.Capacity(), 1))
 }

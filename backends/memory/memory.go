@@ -126,15 +126,19 @@ func (b *Backend) takeAlike(reqs []limit.Request, out []limit.Verdict) (evicted 
 	s := b.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.find(hash, key)
+	e := s.table.find(hash, key)
 	for i := range reqs {
 		req, v := &reqs[i], &out[i]
+		if e != nil && e.knows(req) {
+			s.take(e, req, v)
+			continue
+		}
 		if !b.checked(req, v) {
 			continue
 		}
 		var states, scratch [1]limit.State
 		if e != nil {
-			states[0] = e.state
+			e.load(&states[0])
 		}
 		changed := limit.Decide(states[:], req, req.At, v, scratch[:]).Has(0)
 		switch {
@@ -142,7 +146,7 @@ func (b *Backend) takeAlike(reqs []limit.Request, out []limit.Verdict) (evicted 
 			s.update(e, &states[0], req.Ops[0].Limit, req.At)
 		case e == nil && changed:
 			evicted = s.insert(hash, key, &states[0], req.Ops[0].Limit, req.At) || evicted
-			e = s.find(hash, key)
+			e = s.table.find(hash, key)
 		}
 	}
 	return evicted
@@ -150,7 +154,7 @@ func (b *Backend) takeAlike(reqs []limit.Request, out []limit.Verdict) (evicted 
 
 // work is the memory that deciding several ops needs.
 type work struct {
-	hashes  []uint64
+	hashes  []uint32
 	entries []*entry
 	states  []limit.State
 	scratch []limit.State
@@ -160,7 +164,7 @@ var works = sync.Pool{New: func() any { return new(work) }}
 
 func (w *work) grow(n int) {
 	if cap(w.hashes) < n {
-		w.hashes, w.entries = make([]uint64, n), make([]*entry, n)
+		w.hashes, w.entries = make([]uint32, n), make([]*entry, n)
 		w.states, w.scratch = make([]limit.State, n), make([]limit.State, n)
 	}
 	w.hashes, w.entries = w.hashes[:n], w.entries[:n]
@@ -189,9 +193,9 @@ func (b *Backend) takeMany(req *limit.Request, v *limit.Verdict) (evicted bool) 
 	b.lock(set)
 	defer b.unlock(set)
 	for i := range req.Ops {
-		w.entries[i] = b.shard(w.hashes[i]).find(w.hashes[i], &req.Ops[i].Key)
+		w.entries[i] = b.shard(w.hashes[i]).table.find(w.hashes[i], &req.Ops[i].Key)
 		if w.entries[i] != nil {
-			w.states[i] = w.entries[i].state
+			w.entries[i].load(&w.states[i]) // which is zero: see free
 		}
 	}
 	return b.store(w, req, limit.Decide(w.states, req, req.At, v, w.scratch))
@@ -239,14 +243,21 @@ func (b *Backend) unlock(set uint64) {
 }
 
 // hash is seeded by chance: clients choose keys and must not choose shards.
-func (b *Backend) hash(k *limit.Key) uint64 {
-	h := bits.RotateLeft64(maphash.String(b.seed, k.Limit), 32)
-	return h*0x9e3779b97f4a7c15 ^ maphash.String(b.seed, k.Group)
+func (b *Backend) hash(k *limit.Key) uint32 {
+	h := uint64(1)
+	if len(k.Limit) <= 4 { // as most are; it says all of it
+		for i := range len(k.Limit) {
+			h = h<<8 | uint64(k.Limit[i])
+		}
+	} else {
+		h = bits.RotateLeft64(maphash.String(b.seed, k.Limit), 32)
+	}
+	return uint32((h*0x9e3779b97f4a7c15 ^ maphash.String(b.seed, k.Group)) >> 32)
 }
 
-func (b *Backend) index(hash uint64) int { return int(hash>>58) & (len(b.shards) - 1) }
+func (b *Backend) index(hash uint32) int { return int(hash>>26) & (len(b.shards) - 1) }
 
-func (b *Backend) shard(hash uint64) *shard { return &b.shards[b.index(hash)] }
+func (b *Backend) shard(hash uint32) *shard { return &b.shards[b.index(hash)] }
 
 // warn reports that MaxKeys was reached, once a minute of the requests' time.
 func (b *Backend) warn(now limit.Instant) {
@@ -266,7 +277,7 @@ func (b *Backend) Forget(_ context.Context, keys []limit.Key) error {
 		hash := b.hash(&keys[i])
 		s := b.shard(hash)
 		s.mu.Lock()
-		if e := s.find(hash, &keys[i]); e != nil {
+		if e := s.table.find(hash, &keys[i]); e != nil {
 			s.remove(e)
 		}
 		s.mu.Unlock()
@@ -283,8 +294,10 @@ func (b *Backend) Close() error {
 		s := &b.shards[i]
 		s.mu.Lock()
 		for _, e := range s.queue {
-			s.setCount(e, 0)
-			s.setRecords(e, 0)
+			if e.large != nil {
+				s.setCount(e.large, 0)
+				s.setRecords(e.large, 0)
+			}
 		}
 		s.init(s.max)
 		s.mu.Unlock()

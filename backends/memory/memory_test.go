@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"strconv"
@@ -185,8 +186,16 @@ func TestClockGoingBackwardsLosesNoState(t *testing.T) {
 }
 
 // TestShardKeepsCollidingKeysApart compares a shard with the obvious, hashes colliding all
-// the time.
+// the time, and while the table grows.
 func TestShardKeepsCollidingKeysApart(t *testing.T) {
+	for _, hashes := range []uint32{4, 50, math.MaxUint32} {
+		collide(t, hashes)
+	}
+}
+
+// collide has keys have so many hashes.
+func collide(t *testing.T, hashes uint32) {
+	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
 	s := shard{leases: new(atomic.Int64)}
 	s.init(50)
@@ -196,11 +205,13 @@ func TestShardKeepsCollidingKeysApart(t *testing.T) {
 		now += limit.Instant(r.IntN(20_000))
 		if i%1000 == 0 {
 			now += 2 * second
+			s.init(50) // a table that grows from nothing
+			live = map[limit.Key]*entry{}
 		}
-		k := numbered(r.IntN(300))
-		hash := uint64(k.Group[0] & 3)
+		n := r.IntN(300)
+		k, hash := numbered(n), uint32(n)*0x9e3779b9%hashes
 		state := limit.State{At: now, N: int64(r.IntN(1_000_000)), M: 1000}
-		if e := s.find(hash, &k); (e != nil) != (live[k] != nil) || e != live[k] {
+		if e := s.table.find(hash, &k); (e != nil) != (live[k] != nil) || e != live[k] {
 			t.Fatalf("step %d: found %v under %v, want %v", i, e, k, live[k])
 		} else if e == nil {
 			s.insert(hash, &k, &state, l, now)
@@ -223,9 +234,9 @@ func TestShardKeepsCollidingKeysApart(t *testing.T) {
 func checkShard(t *testing.T, s *shard, now limit.Instant, swept bool) map[limit.Key]*entry {
 	t.Helper()
 	live := map[limit.Key]*entry{}
-	for hash, e := range s.entries {
+	for bucket, e := range s.table.buckets {
 		for ; e != nil; e = e.next {
-			if live[e.key] = e; e.hash != hash || s.queue[e.at] != e {
+			if live[e.name()] = e; s.table.bucket(e.hash) != uint32(bucket) || s.queue[e.queued] != e {
 				t.Fatalf("%+v is out of place", e)
 			}
 		}
@@ -234,7 +245,7 @@ func checkShard(t *testing.T, s *shard, now limit.Instant, swept bool) map[limit
 		t.Fatalf("%d entries, %d in the queue", len(live), len(s.queue))
 	}
 	for i, e := range s.queue {
-		if e.due > e.ends || e.due < s.queue[max(0, i-1)/2].due || swept && e.ends+grace <= now {
+		if e.due > e.ends() || e.due < s.queue[max(0, i-1)/2].due || swept && e.ends()+grace <= now {
 			t.Fatalf("%+v, %d. in the queue", e, i)
 		}
 	}

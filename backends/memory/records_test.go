@@ -78,10 +78,10 @@ func TestRecordsAreCounted(t *testing.T) {
 	counted := func() (n int64) {
 		for i := range b.shards {
 			for _, e := range b.shards[i].queue {
-				if e.records < int64(cap(e.state.Log)) {
-					t.Errorf("%d records counted of a log with room for %d", e.records, cap(e.state.Log))
+				if e.large.records < int64(cap(e.large.log)) {
+					t.Errorf("%d records counted of a log with room for %d", e.large.records, cap(e.large.log))
 				}
-				n += e.records
+				n += e.large.records
 			}
 		}
 		return n

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -13,10 +12,10 @@ import (
 type shard struct {
 	mu      sync.Mutex
 	max     int
-	entries map[uint64]*entry // by hash; what collides is chained
-	queue   []*entry          // a heap by due: queue[0] ends first
+	table   table
+	queue   []*entry // a heap by due: queue[0] ends first
 	budgets budgets
-	most    int // largest len(queue) since the map was made
+	most    int // largest len(queue) since the table was made
 	expired uint64
 	evicted uint64
 	leases  *atomic.Int64 // of all shards
@@ -28,59 +27,50 @@ type shard struct {
 	_ [64]byte // the next shard's lock is on another cache line
 }
 
-// An entry is the state under one key.
-type entry struct {
-	key    limit.Key
-	hash   uint64
-	next   *entry // with the same hash
-	state  limit.State
-	leases int64 // in state, when it was written
-
-	records int64 // that the memory of state.Log has room for
-
-	// ends is when the state is as good as unused. due is what the queue is
-	// sorted by, and never later: takes mostly move ends away, and putting an
-	// entry right only when it comes first saves moving it on each take.
-	ends, due limit.Instant
-	at        int32 // in the queue
-	place     int32 // in the budget
-	budget    *budget
-	of        *limit.Limit // the one that wrote the state last
-}
-
 func (s *shard) init(most int) {
-	s.max, s.entries, s.queue, s.most = most, map[uint64]*entry{}, nil, 0
+	s.max, s.table, s.queue, s.most = most, table{}, nil, 0
 	s.budgets.init()
 }
 
-func (s *shard) find(hash uint64, key *limit.Key) *entry {
-	e := s.entries[hash]
-	for e != nil && e.key != *key {
-		e = e.next
+// take decides a request that e knows.
+func (s *shard) take(e *entry, req *limit.Request, v *limit.Verdict) {
+	state := limit.State{At: e.at, N: e.n, M: e.m}
+	if !limit.DecideOne(&state, req, v) {
+		return
 	}
-	return e
+	e.at, e.n, e.m = state.At, state.N, state.M
+	s.ends(e, e.of.Ends(state))
+}
+
+// ends notes that e ends at another time than before.
+func (s *shard) ends(e *entry, ends limit.Instant) {
+	if ends < e.due {
+		e.due = ends
+		s.up(e.queued)
+	}
 }
 
 // update stores what l made of e's state at now. The end of a state that is not
 // updated stays with the limit that wrote it.
 func (s *shard) update(e *entry, next *limit.State, l *limit.Limit, now limit.Instant) {
-	e.ends = l.Ends(*next)
 	if e.of != l {
 		e.of = l
 	}
-	if old := &e.state; old.Log == nil && next.Log == nil && old.Leases == nil && next.Leases == nil {
-		old.At, old.N, old.M = next.At, next.N, next.M // no pointers, which the collector would have to know
+	if e.large == nil && next.Log == nil && next.Leases == nil {
+		e.at, e.n, e.m = next.At, next.N, next.M
 	} else {
-		log := old.Log
-		e.state = *next
-		s.count(e, now)
-		if len(e.state.Log) > 0 || e.records > 0 {
-			s.countRecords(e, log)
-		}
+		s.updateLarge(e, next, now)
 	}
-	if e.ends < e.due {
-		e.due = e.ends
-		s.up(e.at)
+	s.ends(e, l.Ends(*next))
+}
+
+// updateLarge stores a state that has a log or leases, or had.
+func (s *shard) updateLarge(e *entry, next *limit.State, now limit.Instant) {
+	log := e.state().Log
+	e.set(next)
+	s.count(e, now)
+	if len(e.large.log) > 0 || e.large.records > 0 {
+		s.countRecords(e, log)
 	}
 }
 
@@ -90,24 +80,25 @@ var anyLease = limit.Op{
 
 // count adds to the leases of all shards what has changed under e.
 func (s *shard) count(e *entry, now limit.Instant) {
-	if e.state.Leases == nil {
+	if e.large == nil || e.large.leases == nil {
 		return
 	}
-	_, out := limit.Step(e.state, &anyLease, now)
-	s.setCount(e, limit.MaxInFlight-out.Remaining)
+	_, out := limit.Step(e.state(), &anyLease, now)
+	s.setCount(e.large, limit.MaxInFlight-out.Remaining)
 }
 
 // countRecords adds to the records of all shards what has changed under e, whose
 // log was log, and makes the log coarser if they are too many.
 func (s *shard) countRecords(e *entry, log []limit.Record) {
-	if sameMemory(log, e.state.Log) {
+	if sameMemory(log, e.large.log) {
 		return
 	}
-	grown := int64(cap(e.state.Log)) > e.records
-	s.setRecords(e, int64(cap(e.state.Log)))
-	if grown && len(e.state.Log) > minRecords && s.records.Load() > s.maxRecords {
-		e.state = e.state.Coarser()
-		s.setRecords(e, int64(cap(e.state.Log)))
+	grown := int64(cap(e.large.log)) > e.large.records
+	s.setRecords(e.large, int64(cap(e.large.log)))
+	if grown && len(e.large.log) > minRecords && s.records.Load() > s.maxRecords {
+		coarser := e.state().Coarser()
+		e.set(&coarser)
+		s.setRecords(e.large, int64(cap(e.large.log)))
 		s.merged++
 	}
 }
@@ -119,23 +110,23 @@ func sameMemory(a, b []limit.Record) bool {
 	return gone >= 0 && cap(b) > 0 && &a[:cap(a)][gone] == &b[:1][0]
 }
 
-func (s *shard) setRecords(e *entry, n int64) {
-	if n != e.records {
-		s.records.Add(n - e.records)
-		e.records = n
+func (s *shard) setRecords(l *large, n int64) {
+	if n != l.records {
+		s.records.Add(n - l.records)
+		l.records = n
 	}
 }
 
-func (s *shard) setCount(e *entry, n int64) {
-	if n != e.leases {
-		s.leases.Add(n - e.leases)
-		e.leases = n
+func (s *shard) setCount(l *large, n int64) {
+	if n != l.count {
+		s.leases.Add(n - l.count)
+		l.count = n
 	}
 }
 
 // insert stores a new key's state. It reports whether another state had to go for
 // it.
-func (s *shard) insert(hash uint64, key *limit.Key, state *limit.State, l *limit.Limit,
+func (s *shard) insert(hash uint32, key *limit.Key, state *limit.State, l *limit.Limit,
 	now limit.Instant) (evicted bool) {
 	ends := l.Ends(*state)
 	if state.Leases != nil && ends == 0 {
@@ -145,17 +136,19 @@ func (s *shard) insert(hash uint64, key *limit.Key, state *limit.State, l *limit
 	if len(s.queue) >= s.max {
 		evicted = s.evict(now)
 	}
-	e := &entry{hash: hash, state: *state, ends: ends, at: int32(len(s.queue)), next: s.entries[hash], of: l}
+	e := &entry{hash: hash, due: ends, of: l, queued: int32(len(s.queue))}
 	// The group is a piece of a request, which should not stay for its sake.
-	e.key = limit.Key{Group: strings.Clone(key.Group), Limit: key.Limit}
-	e.due = e.ends
-	s.entries[hash] = e
+	e.key, e.group = key.Group+key.Limit, int32(len(key.Group))
+	e.set(state)
+	s.table.add(e)
 	s.queue = append(s.queue, e)
 	s.budgets.add(e)
-	s.up(e.at)
+	s.up(e.queued)
 	s.most = max(s.most, len(s.queue))
 	s.count(e, now)
-	s.setRecords(e, int64(cap(e.state.Log)))
+	if e.large != nil {
+		s.setRecords(e.large, int64(cap(state.Log)))
+	}
 	return evicted
 }
 
@@ -178,10 +171,11 @@ func (s *shard) expire(now limit.Instant, steps int) bool {
 // there.
 func (s *shard) settle() bool {
 	e := s.queue[0]
-	if e.due == e.ends {
+	ends := e.ends()
+	if e.due == ends {
 		return true
 	}
-	e.due = e.ends
+	e.due = ends
 	s.down(0)
 	return false
 }
@@ -190,8 +184,8 @@ func (s *shard) settle() bool {
 func (s *shard) evict(now limit.Instant) bool {
 	for !s.settle() {
 	}
-	if e := s.queue[0]; e.ends <= now {
-		s.remove(e)
+	if s.queue[0].due <= now {
+		s.remove(s.queue[0])
 		s.expired++
 		return false
 	}
@@ -212,45 +206,36 @@ func (s *shard) sweep(now limit.Instant) bool {
 	return false
 }
 
-// shrink makes smaller what has become far too large; a map does not shrink
-// by itself.
+// shrink makes smaller what has become far too large.
 func (s *shard) shrink() {
 	if s.most < backends.MinShardKeys || len(s.queue) > s.most/8 {
 		return
 	}
-	entries := make(map[uint64]*entry, len(s.queue))
-	for hash, e := range s.entries {
-		entries[hash] = e
+	s.table, s.queue, s.most = table{}, append([]*entry(nil), s.queue...), len(s.queue)
+	for _, e := range s.queue {
+		s.table.add(e)
 	}
-	s.entries, s.queue, s.most = entries, append([]*entry(nil), s.queue...), len(s.queue)
 }
 
 func (s *shard) remove(e *entry) {
-	s.setCount(e, 0)
-	s.setRecords(e, 0)
-	s.budgets.remove(e)
-	if p := s.entries[e.hash]; p != e {
-		for p.next != e {
-			p = p.next
-		}
-		p.next = e.next
-	} else if e.next != nil {
-		s.entries[e.hash] = e.next
-	} else {
-		delete(s.entries, e.hash)
+	if e.large != nil {
+		s.setCount(e.large, 0)
+		s.setRecords(e.large, 0)
 	}
+	s.budgets.remove(e)
+	s.table.remove(e)
 	last := len(s.queue) - 1
 	moved := s.queue[last]
 	s.queue[last] = nil
 	s.queue = s.queue[:last]
 	if moved != e {
-		s.put(e.at, moved)
-		s.up(moved.at)
-		s.down(moved.at)
+		s.put(e.queued, moved)
+		s.up(moved.queued)
+		s.down(moved.queued)
 	}
 }
 
-func (s *shard) put(i int32, e *entry) { s.queue[i], e.at = e, i }
+func (s *shard) put(i int32, e *entry) { s.queue[i], e.queued = e, i }
 
 // up and down move the entry at i to its place in the heap.
 

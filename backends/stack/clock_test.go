@@ -25,3 +25,15 @@ func TestClockNeverStepsBack(t *testing.T) {
 		t.Errorf("a new clock is off by %v", d)
 	}
 }
+
+// The wall clock is read again and again: who sets it forward is followed.
+func TestClockFollowsTheWall(t *testing.T) {
+	c := newClock()
+	first := c.now()
+	c.offset.Add(-time.Hour.Microseconds()) // as if it had been set forward an hour since
+	for deadline := time.Now().Add(5 * time.Second); c.now() < first; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%v behind", first.Sub(c.now()))
+		}
+	}
+}

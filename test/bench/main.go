@@ -24,7 +24,8 @@
 //	curve   latency of calls to the service with counters in each database, by their rate
 //	dynamodb  limits in DynamoDB Local: calls for each decision
 //	slots   slots assigned in each database, beside the floor of the database
-//	middleware  the net/http middleware beside those of other modules, in memory
+//	keys    how much memory a counter in memory takes
+//	middleware  checks of the library and the net/http middleware, beside other modules, in memory
 //	notify  sends of the notification gateway, beside the floor of its servers
 //	day     a million slots spread over a day, which takes minutes
 //
@@ -108,6 +109,7 @@ func tables() []table {
 		{"curve", (*bench).curveTable},
 		{"dynamodb", (*bench).dynamoTable},
 		{"slots", (*bench).slotTable},
+		{"keys", (*bench).keysTable},
 		{"middleware", (*bench).middlewareTable},
 		{"notify", (*bench).notifyTable},
 		{"day", (*bench).dayTable},

@@ -15,11 +15,17 @@ import (
 // other limiters.
 const middlewareModule = "tools/middleware"
 
-// middlewareLine is a line of its benchmarks: name, clients, and the figures.
-var middlewareLine = regexp.MustCompile(`^BenchmarkMiddleware/(\S+)/clients=(\d+)\S*\s+\d+\s+([\d.]+) ` +
-	`ns/op\s+([\d.]+) cpu-ns/op\s+(\d+) B/op\s+(\d+) allocs/op`)
+// middlewareLine is a line of its benchmarks: which, name, callers or clients, and the figures.
+var middlewareLine = regexp.MustCompile(`^Benchmark(Check|Middleware)/(\S+)/(?:callers|clients)=([a-z]+|\d+)\S*` +
+	`\s+\d+\s+([\d.]+) ns/op\s+([\d.]+) cpu-ns/op\s+(\d+) B/op\s+(\d+) allocs/op`)
 
-// middlewareTable prints what a request costs that passes, in CPU time and allocations.
+// middlewareTables are the titles of the tables, by which benchmark they are of, and who there are one or many of.
+var middlewareTables = map[string][2]string{
+	"Check":      {"a check of one limit of a user who passes, of 1,000, counters in memory", "callers"},
+	"Middleware": {"middleware: a request that passes a limit by client address, counters in memory", "clients"},
+}
+
+// middlewareTable prints what a check and a request cost that pass, in CPU time and allocations.
 func (b *bench) middlewareTable(ctx context.Context) error {
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
@@ -30,7 +36,7 @@ func (b *bench) middlewareTable(ctx context.Context) error {
 		fmt.Printf("\nmiddleware is not run: its modules cannot be downloaded: %v %s\n", err, out)
 		return nil
 	}
-	cmd := exec.CommandContext(ctx, "go", "-C", dir, "test", "-run", "^$", "-bench", "Middleware", "-benchtime",
+	cmd := exec.CommandContext(ctx, "go", "-C", dir, "test", "-run", "^$", "-bench", "Check|Middleware", "-benchtime",
 		b.middlewareTime())
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -38,12 +44,18 @@ func (b *bench) middlewareTable(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("measure in %s: %w: %s%s", middlewareModule, err, out, &stderr)
 	}
-	fmt.Printf("\nmiddleware: a request that passes a limit by client address, counters in memory\n")
-	fmt.Printf("%-28s %8s %10s %10s %8s %8s\n", "module", "clients", "CPU ns", "ns", "bytes", "allocs")
+	of := ""
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
-		if m := middlewareLine.FindStringSubmatch(lines.Text()); m != nil {
-			fmt.Printf("%-28s %8s %10s %10s %8s %8s\n", m[1], m[2], m[4], m[3], m[5], m[6])
+		m := middlewareLine.FindStringSubmatch(lines.Text())
+		if m == nil {
+			continue
 		}
+		if m[1] != of {
+			of = m[1]
+			fmt.Printf("\n%s\n%-28s %8s %10s %10s %8s %8s\n", middlewareTables[of][0], "module", middlewareTables[of][1],
+				"CPU ns", "ns", "bytes", "allocs")
+		}
+		fmt.Printf("%-28s %8s %10s %10s %8s %8s\n", m[2], m[3], m[5], m[4], m[6], m[7])
 	}
 	return nil
 }

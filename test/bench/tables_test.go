@@ -82,8 +82,11 @@ func rowsOf(table string) (rows []string, figures int) {
 			rows = append(rows, fmt.Sprintf(way, "burst"), fmt.Sprintf(way, "spread"))
 		}
 		return rows, 4
+	case "keys":
+		return []string{"fixed_window", "token_bucket", "sliding_window"}, 2
 	case "middleware":
-		return []string{"headgate/token_bucket", "headgate/fixed_window", "httprate", "ulule", "throttled", "tollbooth"}, 5
+		checks := []string{"headgate/token_bucket", "headgate/fixed_window", "httprate", "ulule", "throttled"}
+		return slices.Concat(checks, checks, []string{"tollbooth"}), 5
 	case "day":
 		return []string{"sqlite", "postgres"}, 12
 	case "notify":

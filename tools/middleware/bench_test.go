@@ -14,7 +14,6 @@ import (
 	"github.com/didip/tollbooth/v7"
 	"github.com/go-chi/httprate"
 	"github.com/throttled/throttled/v2"
-	"github.com/throttled/throttled/v2/store/memstore"
 	ulule "github.com/ulule/limiter/v3"
 	ululehttp "github.com/ulule/limiter/v3/drivers/middleware/stdlib"
 	ululestore "github.com/ulule/limiter/v3/drivers/store/memory"
@@ -28,8 +27,14 @@ const perHour = 1_000_000_000
 
 type wrap = func(http.Handler) http.Handler
 
-// ours returns the middleware with one limit of an algorithm.
-func ours(b *testing.B, spec string) wrap {
+// Limits of ours that no run reaches.
+const (
+	bucket = "{algorithm: token_bucket, rate: 1000000/s, burst: 1000000}"
+	window = "{algorithm: fixed_window, limit: 1000000000, window: 1h}"
+)
+
+// ourLimiter returns a limiter with one limit of an algorithm.
+func ourLimiter(b *testing.B, spec string) *headgate.Limiter {
 	rules := "domain: d\ndescriptors: [{key: client, limits: [" + spec + "]}]\n"
 	l, err := headgate.Open(context.Background(),
 		headgate.Options{Rules: []headgate.Rules{headgate.YAML("r.yaml", rules)}})
@@ -37,7 +42,12 @@ func ours(b *testing.B, spec string) wrap {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = l.Close() })
-	return middleware.Handler(l, middleware.Config{Domain: "d"})
+	return l
+}
+
+// ours returns the middleware with one limit of an algorithm.
+func ours(b *testing.B, spec string) wrap {
+	return middleware.Handler(ourLimiter(b, spec), middleware.Config{Domain: "d"})
 }
 
 // modules are the candidates, all by the client's address. "exact" says whether the
@@ -46,12 +56,8 @@ var modules = []struct {
 	name string
 	make func(b *testing.B) wrap
 }{
-	{"headgate/token_bucket", func(b *testing.B) wrap {
-		return ours(b, "{algorithm: token_bucket, rate: 1000000/s, burst: 1000000}")
-	}},
-	{"headgate/fixed_window", func(b *testing.B) wrap {
-		return ours(b, "{algorithm: fixed_window, limit: 1000000000, window: 1h}")
-	}},
+	{"headgate/token_bucket", func(b *testing.B) wrap { return ours(b, bucket) }},
+	{"headgate/fixed_window", func(b *testing.B) wrap { return ours(b, window) }},
 	{"headgate/sliding_window", func(b *testing.B) wrap {
 		return ours(b, "{algorithm: sliding_window, limit: 1000000000, window: 1h}")
 	}},
@@ -61,16 +67,7 @@ var modules = []struct {
 		return ululehttp.NewMiddleware(l).Handler
 	}},
 	{"throttled", func(b *testing.B) wrap {
-		store, err := memstore.NewCtx(65536)
-		if err != nil {
-			b.Fatal(err)
-		}
-		l, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerSec(1_000_000),
-			MaxBurst: 1_000_000})
-		if err != nil {
-			b.Fatal(err)
-		}
-		return (&throttled.HTTPRateLimiterCtx{RateLimiter: l, VaryBy: &throttled.VaryBy{RemoteAddr: true}}).RateLimit
+		return (&throttled.HTTPRateLimiterCtx{RateLimiter: gcra(b), VaryBy: &throttled.VaryBy{RemoteAddr: true}}).RateLimit
 	}},
 	{"tollbooth", func(*testing.B) wrap {
 		l := tollbooth.NewLimiter(1_000_000, nil)

@@ -1,0 +1,142 @@
+package ratelimit
+
+import (
+	"context"
+	"strings"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/kit/units"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit/insight"
+)
+
+// Most requests of a program have one descriptor, to which a rule with one limit applies, and pass. Admit decides them
+// by themselves, in a third of the time: nothing is prepared for slices, several limits, stores elsewhere and
+// refusals. All others go the way of Decide, with what is known of them.
+
+// An Admission is what a caller gets to know of a request that passes: see [Inside].
+type Admission struct {
+	Limit      *limit.Limit
+	Name, Rule string
+	Remaining  uint32
+	Reset      int64
+}
+
+// A Begun is a request that Admit did not answer.
+type Begun struct {
+	rules *ruleset
+	match descriptors.Match
+	group []byte // the memory of match.Group
+	asked bool   // the store has answered
+
+	ops      [1]limit.Op
+	takes    [1]limit.Request
+	verdicts [1]limit.Verdict
+	recall   Recall
+}
+
+// admits reports whether a service with this Config decides any requests by themselves.
+func admits(conf *Config) bool {
+	return conf.Caps.Local && !conf.Caps.ServerClock && !conf.Caps.PlainWindows && served(conf) && !conf.Metadata &&
+		!conf.ShadowMode && !conf.QuotaMode && conf.Headers == (Headers{}) && conf.Policies == nil && conf.Hits == nil &&
+		conf.Tracer == nil && len(conf.Taps) == 0
+}
+
+// isAlone reports whether requests are decided by themselves that no other rule applies to.
+func (v *ruleView) isAlone() bool {
+	return len(v.limits) == 1 && v.limits[0].inFlight == nil && v.reserve == nil && v.keys == nil && !v.quota &&
+		!v.rule.Unlimited && len(v.rule.Replaces) == 0
+}
+
+// Admit answers a request of one descriptor without a cost of its own, by a caller in this process, if it passes and
+// leaves much. Otherwise it returns false, and [Service.Finish] is to answer.
+func (s *Service) Admit(ctx context.Context, domain string, entries []descriptors.Entry, a *Admission) (bool, *Begun) {
+	rules := s.rules.Load()
+	if !s.admits || rules.awaited || len(entries) == 0 || entries[0].Key == OpKey {
+		return false, nil
+	}
+	for i := range entries {
+		if entries[i].Key == "" {
+			return false, nil
+		}
+	}
+	o, ok := s.begun.Get().(*Begun), false
+	if o.group, ok = rules.set.MatchIn(o.group, domain, entries, &o.match); !ok {
+		s.begun.Put(o)
+		return false, nil
+	}
+	o.rules, o.asked = rules, false
+	if o.match.Rule == nil || !rules.views[o.match.Rule.ID].alone {
+		return false, o
+	}
+	v := rules.views[o.match.Rule.ID]
+	lv := &v.limits[0]
+	s.conf.setOp(&o.ops[0], v, lv, o.match.Group, 1, false)
+	o.takes[0] = limit.Request{Ops: o.ops[:], At: s.conf.Now()}
+	s.ask(ctx, s.conf.Backend, o.takes[:], o.verdicts[:])
+	o.asked = true
+	if o.verdicts[0].Err != nil {
+		return false, o
+	}
+	out := &o.verdicts[0].Outcomes[0]
+	if !out.Admitted || out.Remaining <= lv.limit.Capacity()/insight.NearPart {
+		return false, o
+	}
+	a.Limit, a.Name, a.Rule = lv.limit, lv.label, lv.name
+	a.Remaining, a.Reset = clampUint32(out.Remaining), units.CeilSeconds(out.Reset)
+	s.countAdmitted(o, v, domain, entries)
+	s.begun.Put(o)
+	return true, nil
+}
+
+// countAdmitted counts a request that passes and leaves much, as the sinks do.
+func (s *Service) countAdmitted(o *Begun, v *ruleView, domain string, entries []descriptors.Entry) {
+	now := int64(o.takes[0].At)
+	v.counter(s.conf.Metrics, o.rules.set, entries, OutcomeOK).Inc()
+	shape := s.shapeOf(v.rule, o.rules, domain, entries, now)
+	shape.Seen(now)
+	shape.Matched.Inc()
+	shape.In.Covered.Inc()
+	s.traffic.Seen(now)
+	s.traffic.Answers.Inc()
+}
+
+// Finish is [Service.Decide] for one request, of which o is known from [Service.Admit]; nil: nothing.
+func (s *Service) Finish(ctx context.Context, o *Begun, req *Request, resp *Response) {
+	if o == nil {
+		s.Decide(ctx, []*Request{req}, []*Response{resp})
+		return
+	}
+	o.match.Group = strings.Clone(o.match.Group) // what is kept of it must not change
+	if o.asked {
+		s.conclude(ctx, o, req, resp)
+	} else {
+		o.recall.of[0], req.Recall = matched{o.rules.set, []descriptors.Match{o.match}}, &o.recall
+		s.Decide(ctx, []*Request{req}, []*Response{resp})
+		req.Recall, o.recall = nil, Recall{}
+	}
+	if cap(o.group) <= smallMessage {
+		s.begun.Put(o)
+	}
+}
+
+// conclude answers a request as Decide does after it has asked the store.
+func (s *Service) conclude(ctx context.Context, o *Begun, req *Request, resp *Response) {
+	v := o.rules.views[o.match.Rule.ID]
+	b := s.batches.Get().(*batch)
+	b.engine, b.rules, b.returns, b.at = &s.engine, o.rules, false, int64(o.takes[0].At)
+	b.calls, b.takes, b.verdicts = grow(b.calls, 1), append(b.takes[:0], o.takes[0]), grow(b.verdicts, 1)
+	b.verdicts[0], o.verdicts[0] = o.verdicts[0], b.verdicts[0]
+
+	c := &b.calls[0]
+	c.begin(req, resp)
+	o.ops[0].Key.Group = o.match.Group
+	c.takeIndex, c.ops, c.views = 0, append(c.ops, o.ops[0]), append(c.views, &v.limits[0])
+	b.takes[0].Ops = c.ops
+	c.decisions = append(grow(c.decisions, 0), decision{entries: req.Descriptors[0].Entries, match: o.match, view: v,
+		cost: 1, n: 1, status: &resp.Statuses[0]})
+	c.answer(ctx, b)
+	s.readers.read(b)
+	b.release()
+	s.batches.Put(b)
+}
