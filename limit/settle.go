@@ -156,17 +156,14 @@ func (s *State) corrected(op *Op, taken int64, now Instant, out *Outcome) {
 	*out = Outcome{Admitted: true, Remaining: left.Remaining, Reset: left.Reset, Taken: taken}
 }
 
-// decideReturn answers a request whose one op gives back.
-func decideReturn(s *State, op *Op, now Instant, out *Outcome) (changes Changes) {
+// decideReturn answers a request whose one op gives back. It reports whether s has changed.
+func decideReturn(s *State, op *Op, now Instant, out *Outcome) (changed bool) {
 	before := *s
 	if s.At > now {
 		s.moveTo(now, op.Limit)
 	}
 	s.corrected(op, s.correct(op, op.Cost, charge{op.AsOf, op.AsOf}, now), now, out)
-	if !same(&before, s) {
-		changes.add(0)
-	}
-	return changes
+	return !same(&before, s)
 }
 
 // A charge is when units were charged. Nothing is given back of one that is empty.
