@@ -353,3 +353,66 @@ func TestCountingWithoutAnAnswer(t *testing.T) {
 		t.Errorf("stopped, without a connection: %+v", v)
 	}
 }
+
+// What was added for a request that failed half-way is found by those who come after.
+func TestCountingFindsWhatFailedRequestsHaveAdded(t *testing.T) {
+	c, at := DefaultConfig(), thisHour()
+	c.Layout = Envoy
+	p, err := newPacker(&c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := newCounting(&servers{}, p)
+	reqs := []limit.Request{{At: at, Ops: []limit.Op{hit(t, "d_a_", 5, 3), hit(t, "d_b_", 5, 3)}},
+		{At: at, Ops: []limit.Op{hit(t, "d_a_", 5, 3)}}}
+	out := make([]limit.Verdict, 2)
+	batch := &batch{at: map[uint64]*counter{}}
+	counts.add(batch, reqs, out)
+	batch.counters[1].state, batch.counters[1].err = lost, errors.New("broken")
+	batch.decide(p, reqs, out)
+	if !errors.Is(out[0].Err, backends.ErrUnavailable) || errors.Is(out[0].Err, backends.ErrNotApplied) {
+		t.Errorf("the request that failed: %+v", out[0])
+	}
+	if out[1].Err != nil || out[1].Admitted || out[1].Outcomes[0].Taken != 2 {
+		t.Errorf("the one after it: %+v, want 2 of 5 taken", out[1])
+	}
+}
+
+// Windows of a second whose keys live no longer are not the script's either.
+func TestCountingWithoutJitter(t *testing.T) {
+	s := testenv.StartRedis(t)
+	b, c := openCounting(t, s.URL()+"?layout=envoy&expiration_jitter=0"), s.Client()
+	before, l := scriptCalls(t.Context(), c), fixed(t, 9, time.Second, limit.Saturate)
+	for start := time.Now(); time.Since(start) < 1500*time.Millisecond; time.Sleep(time.Millisecond) {
+		if v := takeAt(t, b, thisHour(), textKey("d_second_"), l, 1); v.Err != nil {
+			t.Fatal(v.Err)
+		}
+	}
+	if n := scriptCalls(t.Context(), c) - before; n != 0 {
+		t.Errorf("the script was called %d times", n)
+	}
+}
+
+// TestCountingSurvivesAFailover: a master that has become a replica is left as with the script.
+func TestCountingSurvivesAFailover(t *testing.T) {
+	s := testenv.StartRedisSentinel(t)
+	b := openCounting(t, "redis+sentinel://"+strings.Join(s.SentinelAddrs, ",")+"/"+s.MasterName+"?layout=envoy")
+	op, at := hit(t, "d_a_", 1000, 1), thisHour()
+	takeOps(t, b, at, op)
+	old := s.Master()
+	old.Kill()
+	s.WaitNewMaster(old)
+	before := b.counts.slices.Load()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		v := takeOps(t, b, at, op)
+		if v.Err == nil && v.Admitted {
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("after the failover: %+v", v)
+		}
+	}
+	if v := takeOps(t, b, at, op); v.Err != nil || b.counts.slices.Load() < before+2 {
+		t.Errorf("%+v, %d slices without the script", v, b.counts.slices.Load()-before)
+	}
+	wantLives(t, s.Master().Client())
+}

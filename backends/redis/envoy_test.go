@@ -177,7 +177,7 @@ func TestEnvoyLayoutWarnsOfAWrongClock(t *testing.T) {
 			t.Error(err)
 		}
 		for range 3 {
-			if v := takeAt(t, b, limit.InstantOf(time.Now().Add(by)), k, fixed(t, 10, time.Minute, limit.Refuse),
+			if v := takeAt(t, b, limit.InstantOf(time.Now().Add(by)), k, fixed(t, 10, time.Minute, limit.Saturate),
 				1); v.Err != nil {
 				t.Error(v.Err)
 			}
