@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"math"
 	"math/rand/v2"
@@ -171,7 +172,7 @@ func (c *counting) add(t *batch, reqs []limit.Request, out []limit.Verdict) {
 			// The instant is in whole seconds, and may run at a pace of its own: see put in envoy.lua.
 			need := untilEnd(at, window) - min(wall, at+c.step).Sub(at)
 			k.need = max(k.need, need)
-			k.life = max(k.life, (max(window+jitter, need) + time.Millisecond - 1).Milliseconds())
+			k.life = max(k.life, (window + jitter).Milliseconds())
 			k.total += op.Cost
 			t.ops = append(t.ops, k)
 		}
@@ -331,6 +332,12 @@ func (c *counting) note(err error) {
 	}
 }
 
+// unknown is err of a request of which nobody knows whether it was recorded, whatever is known of the last command.
+func unknown(err error) error {
+	_, err = mapError(err, true)
+	return fmt.Errorf("%w: %v", kindOf(err), err)
+}
+
 // decide fills the verdicts of requests whose counters have all counted, and gathers those that are odd.
 func (t *batch) decide(p *packer, reqs []limit.Request, out []limit.Verdict) {
 	ops := t.ops
@@ -350,7 +357,7 @@ func (t *batch) decide(p *packer, reqs []limit.Request, out []limit.Verdict) {
 		switch worst.state {
 		case lost:
 			v.Reset(0)
-			_, v.Err = mapError(worst.err, true)
+			v.Err = unknown(worst.err)
 			for j, k := range counters {
 				k.count += req.Ops[j].Cost // what is known to be added is found by those who come after
 			}
@@ -407,7 +414,7 @@ func (c *counting) undo(ctx context.Context, t *batch, reqs []limit.Request, out
 		for _, k := range o.counters {
 			if err := k.undo.Err(); k.err == nil && k.back < 0 && err != nil {
 				out[o.at].Reset(0)
-				_, out[o.at].Err = mapError(err, true)
+				out[o.at].Err = unknown(err)
 				return true
 			}
 		}
