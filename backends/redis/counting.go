@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -39,9 +38,8 @@ type counting struct {
 	*packer
 	script  func(ctx context.Context, reqs []limit.Request, out []limit.Verdict)
 	ends    *ends
-	refused atomic.Bool  // the server knows no such command, or its user may not use it
-	slices  atomic.Int64 // decided so
-	batches sync.Pool    // of *batch
+	refused atomic.Bool // the server knows no such command, or its user may not use it
+	batches sync.Pool   // of *batch
 }
 
 func newCounting(s *servers, p *packer) *counting {
@@ -84,75 +82,31 @@ type oddRequest struct {
 	counters []*counter // of its ops
 }
 
-// A counter is a key of a slice.
-type counter struct {
-	from, to int // in the text
-	key      string
-	hash     uint64
-	total    int64         // what the slice adds to it
-	need     time.Duration // for which it must live
-	life     int64         // ms to live, if it is made
-	known    bool          // to live long enough
-
-	count int64 // before the op that is decided next
-	state state
-	err   error
-	back  int64 // what is to be undone, below zero
-
-	incr, undo, left, end *redis.IntCmd
-	make                  *redis.StatusCmd
-	get                   *redis.StringCmd
-}
-
-// A state says what is known of a counter, and of a request by the last of those of its counters.
-type state uint8
-
-const (
-	counted state = iota
-	odd           // the script has to look at it; with an error, nothing was added
-	lost          // nobody knows whether something was added
-)
-
-var word = struct{ incrby, set, zero, px, nx, pttl, pexpire, get string }{
-	"incrby", "set", "0", "px", "nx", "pttl", "pexpire", "get"}
-
-// newCounter makes the commands about a counter, which can be sent again and again: they point to its fields.
-func newCounter() *counter {
-	k, ctx := &counter{}, context.Background()
-	k.incr = redis.NewIntCmd(ctx, &word.incrby, &k.key, &k.total)
-	k.undo = redis.NewIntCmd(ctx, &word.incrby, &k.key, &k.back)
-	k.left = redis.NewIntCmd(ctx, &word.pttl, &k.key)
-	k.make = redis.NewStatusCmd(ctx, &word.set, &k.key, &word.zero, &word.px, &k.life, &word.nx)
-	k.end = redis.NewIntCmd(ctx, &word.pexpire, &k.key, &k.life)
-	k.get = redis.NewStringCmd(ctx, &word.get, &k.key)
-	return k
-}
-
 // take decides reqs, and has the script decide those that it cannot.
 func (c *counting) take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
-	t := c.batches.Get().(*batch)
-	defer c.batches.Put(t)
-	clear(t.at)
-	t.used, t.ops, t.text, t.odd = 0, t.ops[:0], t.text[:0], t.odd[:0]
-	c.add(t, reqs, out)
-	c.send(ctx, t)
-	t.decide(c.packer, reqs, out)
-	if len(t.odd) == 0 {
+	b := c.batches.Get().(*batch)
+	defer c.batches.Put(b)
+	clear(b.at)
+	b.used, b.ops, b.text, b.odd = 0, b.ops[:0], b.text[:0], b.odd[:0]
+	c.add(b, reqs, out)
+	c.send(ctx, b)
+	b.decide(c.packer, reqs, out)
+	if len(b.odd) == 0 {
 		return
 	}
-	c.undo(ctx, t, reqs, out)
-	again, outs := make([]limit.Request, len(t.odd)), make([]limit.Verdict, len(t.odd))
-	for j, o := range t.odd {
+	c.undo(ctx, b, reqs, out)
+	again, outs := make([]limit.Request, len(b.odd)), make([]limit.Verdict, len(b.odd))
+	for j, o := range b.odd {
 		again[j] = reqs[o.at]
 	}
 	c.script(ctx, again, outs)
-	for j, o := range t.odd {
+	for j, o := range b.odd {
 		out[o.at] = outs[j]
 	}
 }
 
 // add gathers what the valid requests add to each counter.
-func (c *counting) add(t *batch, reqs []limit.Request, out []limit.Verdict) {
+func (c *counting) add(b *batch, reqs []limit.Request, out []limit.Verdict) {
 	wall, jitter := limit.InstantOf(time.Now()), time.Duration(0)
 	if c.jitter > 0 {
 		jitter = time.Duration(rand.IntN(c.jitter)) * time.Second
@@ -168,13 +122,13 @@ func (c *counting) add(t *batch, reqs []limit.Request, out []limit.Verdict) {
 		at := c.told(req.At)
 		for j := range req.Ops {
 			op := &req.Ops[j]
-			k, window := c.counter(t, op, at), op.Limit.Window()
+			k, window := c.counter(b, op, at), op.Limit.Window()
 			// The instant is in whole seconds, and may run at a pace of its own: see put in envoy.lua.
 			need := untilEnd(at, window) - min(wall, at+c.step).Sub(at)
 			k.need = max(k.need, need)
 			k.life = max(k.life, (window + jitter).Milliseconds())
 			k.total += op.Cost
-			t.ops = append(t.ops, k)
+			b.ops = append(b.ops, k)
 		}
 	}
 }
@@ -186,64 +140,61 @@ func untilEnd(at limit.Instant, window time.Duration) time.Duration {
 }
 
 // counter returns that of op. Ops with one key share it.
-func (c *counting) counter(t *batch, op *limit.Op, at limit.Instant) *counter {
-	from := len(t.text)
-	t.text = c.appendKey(t.text, op, at)
-	hash := c.ends.hash(t.text[from:])
-	if k := t.at[hash]; k != nil && bytes.Equal(t.text[k.from:k.to], t.text[from:]) {
-		t.text = t.text[:from]
+func (c *counting) counter(b *batch, op *limit.Op, at limit.Instant) *counter {
+	from := len(b.text)
+	b.text = c.appendKey(b.text, op, at)
+	hash := c.ends.hash(b.text[from:])
+	if k := b.at[hash]; k != nil && bytes.Equal(b.text[k.from:k.to], b.text[from:]) {
+		b.text = b.text[:from]
 		return k
 	}
-	if t.used == len(t.counters) {
-		t.counters = append(t.counters, newCounter())
+	if b.used == len(b.counters) {
+		b.counters = append(b.counters, newCounter())
 	}
-	k := t.counters[t.used]
-	t.used++
-	k.from, k.to, k.hash, k.total, k.need, k.life, k.back = from, len(t.text), hash, 0, 0, 0, 0
-	t.at[hash] = k
+	k := b.counters[b.used]
+	b.used++
+	k.from, k.to, k.hash, k.total, k.need, k.life, k.back = from, len(b.text), hash, 0, 0, 0, 0
+	b.at[hash] = k
 	return k
 }
 
 // send sends what the slice needs, in one pipeline, and reads the replies.
-func (c *counting) send(ctx context.Context, t *batch) {
-	c.slices.Add(1)
-	sent := t.commands(c.ends)
-	c.exec(ctx, t.cmds)
-	t.cmds = t.cmds[:0]
-	for _, k := range t.counters[:t.used] {
+func (c *counting) send(ctx context.Context, b *batch) {
+	c.counted.Add(1)
+	sent := b.commands(c.ends)
+	c.exec(ctx, b.cmds)
+	b.cmds = b.cmds[:0]
+	for _, k := range b.counters[:b.used] {
 		if k.state, k.err = counted, nil; k.total == 0 {
 			c.readCount(k)
 		} else if c.readSum(k, sent); k.gone() {
-			t.cmds = append(t.cmds, k.end)
+			b.cmds = append(b.cmds, k.end)
 		}
 	}
-	if len(t.cmds) == 0 {
+	if len(b.cmds) == 0 {
 		return
 	}
-	c.exec(ctx, t.cmds)
-	for _, k := range t.counters[:t.used] {
+	c.exec(ctx, b.cmds)
+	for _, k := range b.counters[:b.used] {
 		if err := k.end.Err(); k.gone() && err != nil {
 			k.state, k.err = lost, err
 		}
 	}
 }
 
-// gone says whether the key was not there, although it was known to be, so that the new one has no end.
-func (k *counter) gone() bool { return k.known && k.total > 0 && k.err == nil && k.count == 0 }
-
 // commands gathers the commands, and returns when.
-func (t *batch) commands(e *ends) time.Duration {
-	now, text := e.now(), string(t.text)
-	t.cmds = t.cmds[:0]
-	for _, k := range t.counters[:t.used] {
+func (b *batch) commands(e *ends) time.Duration {
+	now, text := e.now(), string(b.text)
+	b.cmds = b.cmds[:0]
+	for _, k := range b.counters[:b.used] {
 		k.key, k.known = text[k.from:k.to], e.after(k.hash, now+k.need)
 		switch {
 		case k.total == 0:
-			t.cmds = append(t.cmds, k.get)
+			b.cmds = append(b.cmds, k.get)
 		case k.known:
-			t.cmds = append(t.cmds, k.incr)
+			b.cmds = append(b.cmds, k.incr)
 		default:
-			t.cmds = append(t.cmds, k.make, k.incr, k.left)
+			b.cmds = append(b.cmds, k.make, k.incr, k.left)
 		}
 	}
 	return now
@@ -290,7 +241,7 @@ func (c *counting) readSum(k *counter, sent time.Duration) {
 	left, err := k.left.Result()
 	switch lives := time.Duration(left) * time.Millisecond; {
 	case err != nil && !declined(err): // the connection is broken, but it has been made with an end if it was new
-	case err == nil && lives >= k.need-(c.ends.now()-sent):
+	case err == nil && left > 0 && lives >= k.need-(c.ends.now()-sent):
 		c.ends.keep(k.hash, sent+lives)
 	default:
 		k.state = odd
@@ -339,8 +290,8 @@ func unknown(err error) error {
 }
 
 // decide fills the verdicts of requests whose counters have all counted, and gathers those that are odd.
-func (t *batch) decide(p *packer, reqs []limit.Request, out []limit.Verdict) {
-	ops := t.ops
+func (b *batch) decide(p *packer, reqs []limit.Request, out []limit.Verdict) {
+	ops := b.ops
 	for i := range reqs {
 		req, v := &reqs[i], &out[i]
 		if v.Err != nil {
@@ -362,7 +313,7 @@ func (t *batch) decide(p *packer, reqs []limit.Request, out []limit.Verdict) {
 				k.count += req.Ops[j].Cost // what is known to be added is found by those who come after
 			}
 		case odd:
-			t.odd = append(t.odd, oddRequest{i, counters})
+			b.odd = append(b.odd, oddRequest{i, counters})
 			for _, k := range counters {
 				k.state = max(k.state, odd) // those who come after are decided after it
 			}
@@ -377,40 +328,23 @@ func (t *batch) decide(p *packer, reqs []limit.Request, out []limit.Verdict) {
 	}
 }
 
-// decide decides an op as step of envoy.lua does. Its window lasts for rest.
-func (k *counter) decide(op *limit.Op, rest time.Duration, out *limit.Outcome) {
-	capacity, want := op.Limit.Capacity(), max(op.Cost, 1)
-	left := max(capacity-k.count, 0)
-	if out.Admitted = want <= left; !out.Admitted && op.Cost > 0 {
-		out.Taken = left
-	}
-	k.count += op.Cost
-	out.Remaining, out.Reset = max(capacity-k.count, 0), rest
-	switch {
-	case want > capacity:
-		out.Retry = limit.Never
-	case want > out.Remaining:
-		out.Retry = rest
-	}
-}
-
 // undo takes back what odd requests have added. Those of which that fails are not odd any more, but failed.
-func (c *counting) undo(ctx context.Context, t *batch, reqs []limit.Request, out []limit.Verdict) {
-	t.cmds = t.cmds[:0]
-	for _, o := range t.odd {
+func (c *counting) undo(ctx context.Context, b *batch, reqs []limit.Request, out []limit.Verdict) {
+	b.cmds = b.cmds[:0]
+	for _, o := range b.odd {
 		for j, k := range o.counters {
 			cost := reqs[o.at].Ops[j].Cost
 			if k.err == nil && k.back == 0 && cost > 0 {
-				t.cmds = append(t.cmds, k.undo)
+				b.cmds = append(b.cmds, k.undo)
 			}
 			k.back -= cost
 		}
 	}
-	if len(t.cmds) == 0 {
+	if len(b.cmds) == 0 {
 		return
 	}
-	c.exec(ctx, t.cmds)
-	t.odd = slices.DeleteFunc(t.odd, func(o oddRequest) bool {
+	c.exec(ctx, b.cmds)
+	b.odd = slices.DeleteFunc(b.odd, func(o oddRequest) bool {
 		for _, k := range o.counters {
 			if err := k.undo.Err(); k.err == nil && k.back < 0 && err != nil {
 				out[o.at].Reset(0)
@@ -420,36 +354,4 @@ func (c *counting) undo(ctx context.Context, t *batch, reqs []limit.Request, out
 		}
 		return false
 	})
-}
-
-// ends knows of keys until when they live at least, by a clock that only goes on. It is bounded: a key may take
-// the place of another one.
-type ends struct {
-	seed  maphash.Seed
-	start time.Time
-	keys  []atomic.Uint64 // 24 bits of the hash, and the ms
-}
-
-const (
-	endsKept = 1 << 18 // 2 MiB
-	endBits  = 40      // 34 years
-)
-
-func newEnds() *ends {
-	return &ends{seed: maphash.MakeSeed(), start: time.Now(), keys: make([]atomic.Uint64, endsKept)}
-}
-
-func (e *ends) now() time.Duration            { return time.Since(e.start) }
-func (e *ends) hash(key []byte) uint64        { return maphash.Bytes(e.seed, key) }
-func (e *ends) of(hash uint64) *atomic.Uint64 { return &e.keys[hash%endsKept] }
-
-// after says whether a key is known to live until then.
-func (e *ends) after(hash uint64, then time.Duration) bool {
-	known := e.of(hash).Load()
-	return known>>endBits == hash>>endBits && known<<(64-endBits)>>(64-endBits) >= uint64(then/time.Millisecond)
-}
-
-// keep notes until when a key lives.
-func (e *ends) keep(hash uint64, until time.Duration) {
-	e.of(hash).Store(hash>>endBits<<endBits | uint64(until/time.Millisecond))
 }

@@ -134,7 +134,7 @@ func TestCountingDecidesAsTheScript(t *testing.T) {
 				}
 				s.Client().FlushDB(t.Context())
 			}
-			if n := counting.counts.slices.Load(); n < 300 {
+			if n := counting.counted.Load(); n < 300 {
 				t.Errorf("only %d slices were counted without the script", n)
 			}
 		})
@@ -313,7 +313,7 @@ func TestCountingWithoutTheRight(t *testing.T) {
 				t.Errorf("%s, take %d: %+v", flavour, i, v)
 			}
 		}
-		if n := b.counts.slices.Load(); n != 1 {
+		if n := b.counted.Load(); n != 1 {
 			t.Errorf("%s: %d slices were tried without the script, want 1", flavour, n)
 		}
 		if n := strings.Count(log.String(), "+incrby"); n != 1 {
@@ -400,7 +400,7 @@ func TestCountingSurvivesAFailover(t *testing.T) {
 	old := s.Master()
 	old.Kill()
 	s.WaitNewMaster(old)
-	before := b.counts.slices.Load()
+	before := b.counted.Load()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		v := takeOps(t, b, at, op)
 		if v.Err == nil && v.Admitted {
@@ -409,8 +409,8 @@ func TestCountingSurvivesAFailover(t *testing.T) {
 			t.Fatalf("after the failover: %+v", v)
 		}
 	}
-	if v := takeOps(t, b, at, op); v.Err != nil || b.counts.slices.Load() < before+2 {
-		t.Errorf("%+v, %d slices without the script", v, b.counts.slices.Load()-before)
+	if v := takeOps(t, b, at, op); v.Err != nil || b.counted.Load() < before+2 {
+		t.Errorf("%+v, %d slices without the script", v, b.counted.Load()-before)
 	}
 	wantLives(t, s.Master().Client())
 }
