@@ -268,10 +268,14 @@ func TestCountingJitters(t *testing.T) {
 	if len(lives) < 10 {
 		t.Errorf("30 keys live %v", lives)
 	}
+	scripts := scriptCalls(t.Context(), c)
 	op, ahead := hit(t, "d_ahead_", 9, 1), limit.InstantOf(time.Now().Add(48*time.Hour).Truncate(time.Hour))
 	takeOps(t, b, ahead, op)
 	if ttl := c.TTL(t.Context(), keyAt(b, op, ahead)).Val(); ttl < 47*time.Hour {
 		t.Errorf("a key of the day after tomorrow lives %v", ttl)
+	}
+	if n := scriptCalls(t.Context(), c) - scripts; n != 0 {
+		t.Errorf("the script was called for it %d times", n)
 	}
 }
 
