@@ -44,7 +44,7 @@ type counting struct {
 }
 
 func newCounting(s *servers, p *packer) *counting {
-	c := &counting{servers: s, packer: p, ends: newEnds()}
+	c := &counting{servers: s, packer: p, ends: newEnds(s.cfg.Now)}
 	c.batches.New = func() any { return &batch{at: map[uint64]*counter{}} }
 	return c
 }
@@ -108,7 +108,7 @@ func (c *counting) take(ctx context.Context, reqs []limit.Request, out []limit.V
 
 // add gathers what the valid requests add to each counter.
 func (c *counting) add(b *batch, reqs []limit.Request, out []limit.Verdict) {
-	wall, jitter := limit.InstantOf(time.Now()), time.Duration(0)
+	wall, jitter := limit.InstantOf(c.cfg.Now()), time.Duration(0)
 	if c.jitter > 0 {
 		jitter = time.Duration(rand.IntN(c.jitter)) * time.Second
 	}
@@ -278,9 +278,8 @@ func (c *counting) note(err error) {
 	noCommand := strings.HasPrefix(text, "ERR unknown command") ||
 		strings.HasPrefix(text, "NOPERM") && strings.Contains(text, "command")
 	if noCommand && !c.refused.Swap(true) {
-		c.log.Warn("Redis refuses a command by which layout=envoy counts without a script; "+
-			"a script, which costs several times as much, counts until headgate starts again: "+
-			"give the Redis user +incrby and +pttl", "error", err)
+		c.log.Warn("Redis refuses a command that saves it work with layout=envoy; until the next start a script counts",
+			"remedy", "give the Redis user +incrby +pttl +pexpire", "error", err)
 	}
 }
 

@@ -73,7 +73,8 @@ func (m *sliceMaker) op(each bool) limit.Op {
 		k = limit.Key{Group: fmt.Sprintf("1:d%d", m.round), Limit: "1h"}
 	}
 	window := []time.Duration{time.Hour, day}[m.IntN(2)]
-	return limit.Op{Key: k, Limit: fixed(m.t, int64(m.IntN(30)), window, o), Cost: cost, Each: each, Shadow: m.IntN(8) == 0}
+	l := fixed(m.t, int64(m.IntN(30)), window, o)
+	return limit.Op{Key: k, Limit: l, Cost: cost, Each: each, Shadow: m.IntN(8) == 0}
 }
 
 func (m *sliceMaker) slice(at limit.Instant) []limit.Request {
@@ -153,7 +154,7 @@ func (m *sliceMaker) disturb(c *redis.Client, counting, script *Backend, at limi
 			}
 		}
 		if !gone { // who has seen a key's end believes in it
-			counting.counts.ends = newEnds()
+			counting.counts.ends = newEnds(time.Now)
 		}
 	}
 	if m.IntN(8) > 0 {
@@ -203,7 +204,8 @@ func sameKeys(t *testing.T, c *redis.Client, counting, script *Backend, reqs []l
 func TestCountingLeavesNoKeyWithoutAnEnd(t *testing.T) {
 	s := testenv.StartRedis(t)
 	b, c := openCounting(t, s.URL()+"?layout=envoy"), s.Client()
-	reqs := []limit.Request{{At: thisHour(), Ops: []limit.Op{hit(t, "d_a_", 9, 1), hit(t, "d_b_", 9, 1), hit(t, "d_a_", 9, 1)}}}
+	x, y := hit(t, "d_a_", 9, 1), hit(t, "d_b_", 9, 1)
+	reqs := []limit.Request{{At: thisHour(), Ops: []limit.Op{x, y, x}}}
 	all := 1
 	for n := 1; n <= all; n++ {
 		c.FlushDB(t.Context())
@@ -285,7 +287,8 @@ func TestCountingNeedsOneCommandForEachCounter(t *testing.T) {
 	b, c := openCounting(t, s.URL()+"?layout=envoy"), s.Client()
 	reqs, out := make([]limit.Request, 20), make([]limit.Verdict, 20)
 	for i := range reqs {
-		reqs[i] = limit.Request{At: thisHour(), Ops: []limit.Op{hit(t, "d_hot_", 15, 1), hit(t, fmt.Sprintf("d_%d_", i%5), 9, 1)}}
+		other := hit(t, fmt.Sprintf("d_%d_", i%5), 9, 1)
+		reqs[i] = limit.Request{At: thisHour(), Ops: []limit.Op{hit(t, "d_hot_", 15, 1), other}}
 	}
 	b.Take(t.Context(), reqs, out)
 	c.ConfigResetStat(t.Context())
@@ -305,8 +308,9 @@ func TestCountingWithoutTheRight(t *testing.T) {
 		s := testenv.StartRedis(t, testenv.WithFlavour(flavour),
 			testenv.WithACL("user old on >pw ~* resetchannels -@all +hello +auth +select +evalsha +eval +time +get +mget +set"))
 		var log bytes.Buffer
-		b, err := Open(t.Context(), mustParse(t, s.URLFor("old", "pw")+"?layout=envoy&timeout=10s"),
-			slog.New(slog.NewTextHandler(&log, nil)))
+		conf := mustParse(t, s.URLFor("old", "pw")+"?layout=envoy&timeout=10s")
+		conf.Now = time.Now
+		b, err := Open(t.Context(), conf, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -364,7 +368,7 @@ func TestCountingFindsWhatFailedRequestsHaveAdded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	counts := newCounting(&servers{}, p)
+	counts := newCounting(&servers{cfg: Config{Now: time.Now}}, p)
 	reqs := []limit.Request{{At: at, Ops: []limit.Op{hit(t, "d_a_", 5, 3), hit(t, "d_b_", 5, 3)}},
 		{At: at, Ops: []limit.Op{hit(t, "d_a_", 5, 3)}}}
 	out := make([]limit.Verdict, 2)

@@ -2,7 +2,8 @@
 // one server, a Sentinel group or a Cluster.
 //
 // A Take is one call of a script, take.lua, which decides as package limit
-// does; with layout=envoy it is a pipeline of INCRBY where that suffices. README.md states what is guaranteed, how keys are laid out and what a
+// does. With layout=envoy it is a pipeline of INCRBY where that suffices.
+// README.md states what is guaranteed, how keys are laid out and what a
 // decision costs.
 //
 // What the package does not do: it does not decide what happens when Redis is

@@ -10,6 +10,7 @@ import (
 // share two places it forgets those that end first. A key that is taken for another one is found to be gone.
 type ends struct {
 	seed  maphash.Seed
+	wall  func() time.Time
 	start time.Time
 	keys  []atomic.Uint64 // 24 bits of the hash, and the ms
 }
@@ -19,11 +20,11 @@ const (
 	endBits  = 40      // 34 years
 )
 
-func newEnds() *ends {
-	return &ends{seed: maphash.MakeSeed(), start: time.Now(), keys: make([]atomic.Uint64, endsKept)}
+func newEnds(wall func() time.Time) *ends {
+	return &ends{seed: maphash.MakeSeed(), wall: wall, start: wall(), keys: make([]atomic.Uint64, endsKept)}
 }
 
-func (e *ends) now() time.Duration     { return time.Since(e.start) }
+func (e *ends) now() time.Duration     { return e.wall().Sub(e.start) }
 func (e *ends) hash(key []byte) uint64 { return maphash.Bytes(e.seed, key) }
 
 // places returns those of a key, and what they say of it: until when it lives, in ms, or 0.

@@ -167,8 +167,9 @@ func TestEnvoyLayoutWarnsOfAWrongClock(t *testing.T) {
 	s := testenv.StartRedis(t)
 	for by, warns := range map[time.Duration]int{0: 0, time.Hour: 1, -time.Hour: 1} {
 		var log bytes.Buffer
-		b, err := Open(context.Background(), mustParse(t, s.URL()+"?layout=envoy&timeout=10s"),
-			slog.New(slog.NewTextHandler(&log, nil)))
+		conf := mustParse(t, s.URL()+"?layout=envoy&timeout=10s")
+		conf.Now = time.Now
+		b, err := Open(context.Background(), conf, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -42,7 +42,7 @@ func Open(_ context.Context, c Config, log *slog.Logger) (*Backend, error) {
 	}
 	b := &Backend{servers: s, packer: p, refunds: refunds{servers: s, packer: p}}
 	b.split = splitter{s, p, &b.refunds}
-	if p.windows && s.cluster == nil {
+	if p.windows && s.cluster == nil && c.Now != nil {
 		b.counts = newCounting(s, p)
 		b.counts.script = b.takeByScript
 	}

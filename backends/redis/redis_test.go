@@ -38,6 +38,7 @@ func mustParse(tb testing.TB, url string) Config {
 func openURL(tb testing.TB, url string) *Backend {
 	tb.Helper()
 	c := mustParse(tb, url)
+	c.Now = time.Now
 	if !strings.Contains(url, "timeout=") {
 		c.DialTimeout, c.Timeout = 10*time.Second, 10*time.Second
 	}
