@@ -314,7 +314,6 @@ func TestCountingWithoutTheRight(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer b.Close()
 		for i := range 5 {
 			v := takeOps(t, b, thisHour(), hit(t, "d_a_", 6, 2), hit(t, "d_b_", 8, 2))
 			if v.Err != nil || v.Admitted != (i < 3) || v.Outcomes[1].Remaining != max(6-2*int64(i), 0) {
@@ -324,6 +323,7 @@ func TestCountingWithoutTheRight(t *testing.T) {
 		if n := b.counted.Load(); n != 1 {
 			t.Errorf("%s: %d slices were tried without the script, want 1", flavour, n)
 		}
+		b.Close()
 		if n := strings.Count(log.String(), "+incrby"); n != 1 {
 			t.Errorf("%s: %d warnings: %s", flavour, n, log.String())
 		}
