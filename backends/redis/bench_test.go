@@ -54,10 +54,11 @@ func ownCPU() time.Duration {
 // BenchmarkCPU reports what a request costs, in microseconds of CPU time, in
 // Redis and in this process.
 func BenchmarkCPU(b *testing.B) {
-	for _, layout := range []string{"list", "zset"} {
+	only := map[string]limit.Algorithm{"zset": limit.SlidingLog, "envoy": limit.FixedWindow}
+	for _, layout := range []string{"list", "zset", "envoy"} {
 		s := testenv.StartRedis(b)
 		for _, a := range limit.Algorithms() {
-			if layout == "zset" && a != limit.SlidingLog {
+			if one, ok := only[layout]; ok && a != one {
 				continue
 			}
 			for _, ops := range []int{1, 3} {
@@ -118,12 +119,18 @@ func benchmarkCPU(b *testing.B, s *testenv.RedisServer, layout string, a limit.A
 	c := s.Client()
 	c.FlushAll(context.Background())
 	const keys = 1024
-	l := limit.MustNew(limit.Spec{Algorithm: a, Max: 100, Window: time.Second})
+	spec := limit.Spec{Algorithm: a, Max: 100, Window: time.Second}
+	at := limit.Instant(0)
+	if layout == "envoy" { // as envoyproxy/ratelimit counts
+		spec.Overflow, at = limit.Saturate, limit.InstantOf(time.Now())
+	}
+	l := limit.MustNew(spec)
 	reqs, out := make([]limit.Request, keys+n), make([]limit.Verdict, n)
 	for i := range reqs {
+		reqs[i].At = at
 		for j := range ops {
 			k := limit.Key{Group: fmt.Sprintf("5:bench2:k%d:user%d", j, i%keys), Limit: "r/" + a.String()}
-			reqs[i].Ops = append(reqs[i].Ops, limit.Op{Key: k, Limit: l, Cost: 1})
+			reqs[i].Ops = append(reqs[i].Ops, limit.Op{Key: k, Limit: l, Cost: 1, Each: layout == "envoy"})
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -16,7 +16,7 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
-			conf.Panics = o.Panics
+			conf.Panics, conf.Now = o.Panics, o.Now
 			be, err := Open(ctx, conf, o.Log)
 			if err != nil {
 				return nil, err // and not a nil *Backend as a Backend

@@ -5,6 +5,7 @@ import "github.com/headgate-rls/headgate/internal/kit/metrics"
 // Stats are figures for metrics. All but the pool's state only grow.
 type Stats struct {
 	Calls    int64 // of the script
+	Counted  int64 // slices that were decided without it
 	NoScript int64 // of them that had to send its text
 	Retries  int64 // calls sent again because they are known to have had no effect
 	// Refunds counts parts of refused requests over several slots of a Cluster
@@ -30,7 +31,7 @@ func (b *Backend) Stats() Stats {
 	p := b.client.PoolStats()
 	pending, size := b.refunds.waiting()
 	return Stats{
-		Calls: b.calls.Load(), NoScript: b.noScript.Load(), Retries: b.retries.Load(),
+		Calls: b.calls.Load(), Counted: b.counted.Load(), NoScript: b.noScript.Load(), Retries: b.retries.Load(),
 		Refunds: b.refunds.done.Load(), RefundsLate: b.refunds.late.Load(), RefundsLost: b.refunds.lost.Load(),
 		RefundsPending: pending, RefundBytes: size,
 		NodesAway: b.nodes.addresses(), NodeOpened: b.nodes.opened.Load(), NodeRefused: b.nodes.refused.Load(),
@@ -76,6 +77,8 @@ func (b *Backend) Figures() []metrics.Row {
 			func(s Stats) float64 { return float64(s.PoolTimeouts) }),
 		counter("headgate_redis_script_calls_total", "Calls of the script that decides.",
 			func(s Stats) float64 { return float64(s.Calls) }),
+		counter("headgate_redis_counted_slices_total", "Slices of requests that were counted without the script, with "+
+			"layout=envoy.", func(s Stats) float64 { return float64(s.Counted) }),
 		counter("headgate_redis_script_loads_total", "Script calls that had to send the text of the script.",
 			func(s Stats) float64 { return float64(s.NoScript) }),
 		counter("headgate_redis_refunds_total", "Refunds on a Cluster: what a refused request over several slots took from "+

@@ -19,6 +19,7 @@ type Backend struct {
 	*packer
 	refunds refunds
 	split   splitter  // for a Cluster
+	counts  *counting // nil: all is decided by the script
 	scratch sync.Pool // of *scratch
 }
 
@@ -41,6 +42,10 @@ func Open(_ context.Context, c Config, log *slog.Logger) (*Backend, error) {
 	}
 	b := &Backend{servers: s, packer: p, refunds: refunds{servers: s, packer: p}}
 	b.split = splitter{s, p, &b.refunds}
+	if p.windows && s.cluster == nil && c.Now != nil {
+		b.counts = newCounting(s, p)
+		b.counts.script = b.takeByScript
+	}
 	b.scratch.New = func() any { return &scratch{} }
 	return b, nil
 }
@@ -66,6 +71,15 @@ func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 	}
 	ctx, cancel := b.bounded(ctx)
 	defer cancel()
+	if b.counts.serves(reqs) {
+		b.counts.take(ctx, reqs, out)
+		return
+	}
+	b.takeByScript(ctx, reqs, out)
+}
+
+// takeByScript decides by the script alone.
+func (b *Backend) takeByScript(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
 	s := b.scratch.Get().(*scratch)
 	defer b.scratch.Put(s)
 	s.used = 0

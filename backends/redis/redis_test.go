@@ -38,6 +38,7 @@ func mustParse(tb testing.TB, url string) Config {
 func openURL(tb testing.TB, url string) *Backend {
 	tb.Helper()
 	c := mustParse(tb, url)
+	c.Now = time.Now
 	if !strings.Contains(url, "timeout=") {
 		c.DialTimeout, c.Timeout = 10*time.Second, 10*time.Second
 	}
@@ -176,7 +177,7 @@ func TestValkeyPassesTheSuite(t *testing.T) {
 
 // aclUser may do what README.md says a user needs, and no more.
 const aclUser = "user app on >s3cret/p@ss?w%%ord ~headgate:* ~rate_limit:* resetchannels -@all " +
-	"+hello +auth +select +evalsha +eval +unlink +info +time +scan +get +mget +set +setrange +del +pexpire " +
+	"+hello +auth +select +evalsha +eval +unlink +info +time +scan +get +mget +set +setrange +del +pexpire +incrby " +
 	"+lrange +llen +lset +ltrim +rpush +zadd +zcard +zcount +zrange +zrem +zremrangebyrank" +
 	" +pttl +zscore +zrangebyscore +zrevrangebyscore +zremrangebyscore"
 

@@ -34,7 +34,7 @@ type servers struct {
 	closing    context.Context
 	close      context.CancelFunc
 
-	calls, noScript, retries atomic.Int64
+	calls, noScript, retries, counted atomic.Int64
 
 	// clock is what a server's clock showed that was asked about windows of a
 	// calendar.

@@ -65,7 +65,7 @@ func (b *bench) batchTable(ctx context.Context) error {
 
 // measureBatches measures a case with each batch size, on one server.
 func (b *bench) measureBatches(ctx context.Context, c benchCase) ([]result, error) {
-	t, err := b.start(ctx, c, "")
+	t, err := b.start(ctx, c)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ type benchCase struct {
 	name        string
 	empty       bool          // an empty grpc-go handler
 	redis       bool          // or another store, whose URL the server is given
+	layout      string        // of Redis, if not list
 	grpc        bool          // served by grpc-go, not by package unary
 	descriptors int           // per call
 	limit       string        // the rule's limit, in YAML
@@ -29,6 +30,9 @@ type benchCase struct {
 }
 
 const roomy = "rate_limit: {unit: hour, requests_per_unit: 4000000000}"
+
+// asReference is roomy as `serve-compat` counts it.
+const asReference = roomy + ", charge: each, overflow: saturate"
 
 // shared returns a rule that is roomy, too, of which a process takes n units ahead, or "auto".
 func shared(n any) string {
@@ -85,6 +89,8 @@ var cases = []benchCase{
 	{name: "redis denied, 1 of 2 limits", redis: true, descriptors: 1, limit: denied(1), hot: true},
 	{name: "redis denied, 1 of 3 limits", redis: true, descriptors: 1, limit: denied(2), hot: true},
 	{name: "redis 3 descriptors", redis: true, descriptors: 3, limit: roomy},
+	{name: "redis, layout=envoy, 1 descriptor", redis: true, layout: "envoy", descriptors: 1, limit: asReference},
+	{name: "redis, layout=envoy, 3 descriptors", redis: true, layout: "envoy", descriptors: 3, limit: asReference},
 }
 
 func findCase(name string) (benchCase, error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -59,7 +60,7 @@ func (b *bench) measure(ctx context.Context, c benchCase) (result, error) {
 	if r, ok := b.closed[c.name]; ok {
 		return r, nil
 	}
-	t, err := b.start(ctx, c, "")
+	t, err := b.start(ctx, c)
 	if err != nil {
 		return result{}, err
 	}
@@ -82,11 +83,11 @@ type target struct {
 	pids []int // of the server, and of Redis if it takes part
 }
 
-func (b *bench) start(ctx context.Context, c benchCase, redisParams string) (*target, error) {
+func (b *bench) start(ctx context.Context, c benchCase) (*target, error) {
 	if !c.redis {
 		return startOn(ctx, c, "")
 	}
-	return startOn(ctx, c, b.redis.url+redisParams, b.redis.pid)
+	return startOn(ctx, c, b.redis.url+"?layout="+cmp.Or(c.layout, "list"), b.redis.pid)
 }
 
 // startOn starts a case on a store, whose processes take part.

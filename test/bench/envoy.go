@@ -76,7 +76,7 @@ func (b *bench) measureEnvoy(ctx context.Context, binary string, c benchCase) (r
 	addr := "127.0.0.1:1" // of a service that is not there
 	var pids []int
 	if c.name != "" {
-		t, err := b.start(ctx, c, "")
+		t, err := b.start(ctx, c)
 		if err != nil {
 			return result{}, err
 		}

@@ -45,11 +45,12 @@ func (b *bench) logTable(ctx context.Context) error {
 // measureLog returns what a call costs, and bytes per entry.
 func (b *bench) measureLog(ctx context.Context, entries int, layout string) (result, float64, error) {
 	c := logCase(entries, b.logCalls)
+	c.layout = layout
 	client := b.redis.client
 	if err := client.FlushAll(ctx).Err(); err != nil {
 		return result{}, 0, err
 	}
-	t, err := b.start(ctx, c, "?layout="+layout)
+	t, err := b.start(ctx, c)
 	if err != nil {
 		return result{}, 0, err
 	}

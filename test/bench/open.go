@@ -89,7 +89,7 @@ func (b *bench) reloadTable(ctx context.Context) error {
 }
 
 func (b *bench) measureOpen(ctx context.Context, c benchCase, rate float64) ([]time.Duration, int, error) {
-	t, err := b.start(ctx, c, "")
+	t, err := b.start(ctx, c)
 	if err != nil {
 		return nil, 0, err
 	}

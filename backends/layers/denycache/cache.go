@@ -69,13 +69,22 @@ func (t *set) find(key id) int {
 	return -1
 }
 
+// find returns the way of key in a set of s, or -1. Where nothing is kept it leaves the set, which is in no
+// processor's cache, alone.
+func (s *shard) find(t *set, key id) int {
+	if s.used == 0 {
+		return -1
+	}
+	return t.find(key)
+}
+
 // get returns what is kept for op, or a refusal without a limit. What was learnt under
 // another limit goes: a take under this one may make room there.
 func (c *cache) get(op *limit.Op) (p packed, s *shard) {
 	s, set, key := c.place(&op.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := set.find(key)
+	w := s.find(set, key)
 	if w < 0 {
 		return p, s
 	}
@@ -128,7 +137,7 @@ func (c *cache) forget(k *limit.Key, cost int64) {
 	s, set, key := c.place(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w := set.find(key); w >= 0 && set.refusals[w].unpack().cost <= cost {
+	if w := s.find(set, key); w >= 0 && set.refusals[w].unpack().cost <= cost {
 		s.remove(set, w)
 	}
 }

@@ -1,0 +1,71 @@
+package redis
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// A counter is a key of a slice.
+type counter struct {
+	from, to int // in the text
+	key      string
+	hash     uint64
+	total    int64         // what the slice adds to it
+	need     time.Duration // for which it must live
+	life     int64         // ms to live, if it is made
+	known    bool          // to live long enough
+
+	count int64 // before the op that is decided next
+	state state
+	err   error
+	back  int64 // what is to be undone, below zero
+
+	incr, undo, left, end *redis.IntCmd
+	make                  *redis.StatusCmd
+	get                   *redis.StringCmd
+}
+
+// A state says what is known of a counter, and of a request by the last of those of its counters.
+type state uint8
+
+const (
+	counted state = iota
+	odd           // the script has to look at it; with an error, nothing was added
+	lost          // nobody knows whether something was added
+)
+
+// newCounter makes the commands about a counter, which can be sent again and again: they point to its fields.
+func newCounter() *counter {
+	k, ctx := &counter{}, context.Background()
+	k.incr = redis.NewIntCmd(ctx, "incrby", &k.key, &k.total)
+	k.undo = redis.NewIntCmd(ctx, "incrby", &k.key, &k.back)
+	k.left = redis.NewIntCmd(ctx, "pttl", &k.key)
+	k.make = redis.NewStatusCmd(ctx, "set", &k.key, "0", "px", &k.life, "nx")
+	k.end = redis.NewIntCmd(ctx, "pexpire", &k.key, &k.life)
+	k.get = redis.NewStringCmd(ctx, "get", &k.key)
+	return k
+}
+
+// gone says whether the key was not there, although it was known to be, so that the new one has no end.
+func (k *counter) gone() bool { return k.known && k.total > 0 && k.err == nil && k.count == 0 }
+
+// decide decides an op as step of envoy.lua does. Its window lasts for rest.
+func (k *counter) decide(op *limit.Op, rest time.Duration, out *limit.Outcome) {
+	capacity, want := op.Limit.Capacity(), max(op.Cost, 1)
+	left := max(capacity-k.count, 0)
+	if out.Admitted = want <= left; !out.Admitted && op.Cost > 0 {
+		out.Taken = left
+	}
+	k.count += op.Cost
+	out.Remaining, out.Reset = max(capacity-k.count, 0), rest
+	switch {
+	case want > capacity:
+		out.Retry = limit.Never
+	case want > out.Remaining:
+		out.Retry = rest
+	}
+}
