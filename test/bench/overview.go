@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -22,6 +23,8 @@ const busyKeys = 1000
 var overviewCases = []overviewCase{
 	{benchCase: benchCase{name: "empty grpc-go handler", empty: true, grpc: true, descriptors: 1}},
 	{benchCase: benchCase{name: "memory", descriptors: 1, limit: roomy, keys: busyKeys}},
+	{benchCase: benchCase{name: "Redis, as envoyproxy/ratelimit", redis: true, layout: "envoy", descriptors: 1,
+		limit: asReference, keys: busyKeys}},
 	{benchCase: benchCase{name: "Redis, exact", redis: true, descriptors: 1, limit: roomy, keys: busyKeys}},
 	{benchCase: benchCase{name: "Redis, `local_share: auto`", redis: true, descriptors: 1, limit: shared("auto"),
 		keys: busyKeys}},
@@ -92,7 +95,7 @@ func (b *bench) overviewResult(ctx context.Context, c overviewCase) (r result, e
 		}
 		return r, err
 	case c.redis:
-		return r, run(b.redis.url, b.redis.pid)
+		return r, run(b.redis.url+"?layout="+cmp.Or(c.layout, "list"), b.redis.pid)
 	}
 	return r, run("")
 }

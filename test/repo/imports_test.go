@@ -139,6 +139,7 @@ var stacked = []struct {
 	by  []string
 }{
 	{"backends/layers/coalesce", []string{"backends/...", "test/bench"}}, // which measures what it saves a bare store
+	{"backends/layers/prefetch", []string{"backends/...", "test/bench"}}, // likewise
 	{"backends/layers/...", []string{"backends/..."}},
 	{"backends/memory", []string{"backends/...", "test/bench"}}, // which measures bare stores, too
 	// The notification gateway keeps no limits of rules in Redis, but shares the client.
