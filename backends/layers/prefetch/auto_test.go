@@ -36,7 +36,8 @@ type scene struct {
 func newScene(t *testing.T, r *rand.Rand, l *limit.Limit, replicas int) *scene {
 	c := remote.NewClock()
 	s := &scene{T: t, r: r, clock: c, store: newStore(c.Now), registry: memory.NewRegistry(c.Now),
-		op: op("k", l, 1, limit.AutoShare), refused: map[limit.Instant]bool{}, lost: map[limit.Instant]int64{}, began: c.Now()}
+		op: op("k", l, 1, limit.AutoShare), refused: map[limit.Instant]bool{}, lost: map[limit.Instant]int64{},
+		began: c.Now()}
 	s.store.Ahead = 0
 	for range replicas {
 		s.start()
