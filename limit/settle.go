@@ -182,7 +182,7 @@ func (op *Op) chargedAt(lease *Op, score int64) charge {
 }
 
 // correct charges units, or gives back -units that were charged at an instant: none of a
-// window that is over. It returns how many were.
+// window that is not the state's, or that is over. It returns how many were.
 func (s *State) correct(op *Op, units int64, charged charge, now Instant) int64 {
 	l := op.Limit
 	switch {
@@ -193,7 +193,7 @@ func (s *State) correct(op *Op, units int64, charged charge, now Instant) int64 
 		return -s.unrecord(-units, charged, now)
 	case l.Is(Aligned):
 		start, _ := l.windowOf(max(now, min(s.At, MaxInstant)))
-		if charged.from < start {
+		if charged.from < start || s.At != start { // the state may be of windows of another length since
 			return 0
 		}
 	}

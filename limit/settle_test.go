@@ -153,6 +153,29 @@ func TestNothingOfAnotherWindow(t *testing.T) {
 	}
 }
 
+// TestNothingOfOtherFigures: what was charged to a window of one length is not given back once the key is counted
+// in windows of another: the count would begin again.
+func TestNothingOfOtherFigures(t *testing.T) {
+	for _, a := range []Algorithm{FixedWindow, SlidingWindow} {
+		for _, windows := range [][2]time.Duration{{time.Hour, time.Minute}, {time.Minute, time.Hour}} {
+			before := &budget{limit: MustNew(Spec{Algorithm: a, Max: 10_000, Window: windows[0]})}
+			now := settleStart - settleStart%Instant(time.Hour.Microseconds()) + Instant((30 * time.Minute).Microseconds())
+			o := Op{Key: Key{Limit: "b"}, Limit: before.limit, Cost: 10}
+			before.take([]Op{o}, now)
+			after := &budget{limit: MustNew(Spec{Algorithm: a, Max: 1000, Window: windows[1]}), state: before.state}
+			o.Limit, o.Cost = after.limit, 900
+			after.take([]Op{o}, now+1)
+			left := after.left(now + 1)
+			before.state = after.state
+			v := before.take([]Op{{Key: o.Key, Limit: before.limit, Cost: -9, AsOf: now}}, now+2)
+			after.state = before.state
+			if v.Outcomes[0].Taken != 0 || after.left(now+2) != left {
+				t.Errorf("%v %v: %+v, %d left of %d", a, windows, v.Outcomes, after.left(now+2), left)
+			}
+		}
+	}
+}
+
 func TestRenewedReservationsAreNotGivenBack(t *testing.T) {
 	for _, b := range budgets(t, nil) {
 		correct := b.reserve("a", 60, settleStart)

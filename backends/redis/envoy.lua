@@ -190,7 +190,7 @@ local function correct(now, p)
     return
   end
   local win, taken = input[l + 2], 0
-  if input[p + 3] >= now - now % win then taken = cost end
+  if input[p + 3] >= now - now % win and (there[k] or lives[k]) then taken = cost end
   if taken < 0 then put(k, max(counts[k] + taken, 0), now, l) end
   out[filled + 1], out[filled + 2], out[filled + 3] = 1, taken, max(input[l + 1] - counts[k], 0)
   out[filled + 4], filled = win - now % win, filled + 4

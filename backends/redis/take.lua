@@ -1764,7 +1764,7 @@ local function correct(op, now, from, till, units)
       local at = max(now, min(states[op[2]][1], EXACT))
       local start = at - at % input[l + 2]
       if input[l] == CALENDAR then start = calendar_window(at, l) end
-      if from < start then return 0 end
+      if from < start or states[op[2]][1] ~= start then return 0 end
     end
   end
   if units == 0 then return 0 end

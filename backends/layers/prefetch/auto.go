@@ -9,7 +9,7 @@ import (
 )
 
 // Limits whose Share is [limit.AutoShare] take at once what a key is asked for in a tenth of a
-// second, when half of that is left. The store gets back what is not needed any more. No
+// second, when a third of what they may hold is left. The store gets back what is not needed any more. No
 // request waits for either.
 
 const (
@@ -92,10 +92,14 @@ func (b *Backend) wish(h *holding) {
 	w.signal()
 }
 
-// balanceAll grants the wishes.
+// balanceAll grants the wishes until ctx ends. What has begun goes on: else units that are on their way were lost.
 func (b *Backend) balanceAll(ctx context.Context) {
-	for some := b.wishes.next(); len(some) > 0; some = b.wishes.next() {
-		b.balanceSome(ctx, some)
+	for ctx.Err() == nil {
+		some := b.wishes.next()
+		if len(some) == 0 {
+			return
+		}
+		b.balanceSome(context.WithoutCancel(ctx), some)
 	}
 }
 
@@ -130,7 +134,7 @@ func (b *Backend) balanceSome(ctx context.Context, some []*holding) {
 func (b *Backend) Run(ctx context.Context) {
 	tick := time.NewTicker(unused)
 	defer tick.Stop()
-	due := time.Duration(0)
+	due, used := time.Duration(0), -idle // when to count the replicas, and when there was reason to
 	for {
 		select {
 		case <-ctx.Done():
@@ -140,14 +144,21 @@ func (b *Backend) Run(ctx context.Context) {
 			b.sweep(unused)
 		case <-b.wishes.wake:
 		}
-		if now := b.now().Sub(b.start); now >= due && b.adapts() {
+		now := b.now().Sub(b.start)
+		if b.adapts() {
+			used = now
+		}
+		if now-used >= idle {
+			due, b.counted = now, 0
+			b.sharers.Store(0)
+		} else if now >= due {
 			due = now + b.countReplicas(ctx)
 		}
 		select {
 		case <-time.After(gather):
+			b.balanceAll(ctx)
 		case <-ctx.Done():
 		}
-		b.balanceAll(ctx)
 	}
 }
 
@@ -166,21 +177,36 @@ func (b *Backend) adapts() bool {
 }
 
 // countReplicas counts the replicas, and returns when to do so again. What it cannot count stays as it was.
+// A replica that finds others takes nothing ahead before it has counted twice: by then they know of it.
+// A store that has lost its rows knows of too few until all have written theirs again: so two counts decide.
 func (b *Backend) countReplicas(ctx context.Context) time.Duration {
 	n := int64(b.conf.Replicas)
 	if b.conf.Registry == nil {
 		b.sharers.Store(n)
 		return countEach
 	}
-	each := countEach + time.Duration(b.sharers.Load())*countMore
+	each := countEach + time.Duration(b.counted)*countMore
+	life := 3 * each
+	if b.counted == 0 { // of as many as there may be
+		life = idle
+	}
 	ctx, cancel := context.WithTimeout(ctx, b.conf.Timeout)
 	defer cancel()
-	if _, err := b.conf.Registry.Put(ctx, table, []backends.Row{{Key: b.me}}, 3*each); err != nil {
+	if _, err := b.conf.Registry.Put(ctx, table, []backends.Row{{Key: b.me}}, life); err != nil {
 		return each
 	}
-	if rows, err := b.conf.Registry.List(ctx, table); err == nil {
-		b.sharers.Store(max(n, int64(len(rows))))
+	rows, err := b.conf.Registry.List(ctx, table)
+	if err != nil {
+		return each
 	}
+	n = max(n, int64(len(rows)))
+	each = countEach + time.Duration(n)*countMore
+	if b.counted > 0 || len(rows) == 1 {
+		b.sharers.Store(max(n, b.counted))
+	} else {
+		each += unused // as late as others may look at their clocks
+	}
+	b.counted = n
 	return each
 }
 

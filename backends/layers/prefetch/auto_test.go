@@ -30,17 +30,19 @@ type scene struct {
 	spends   []spend
 	refused  map[limit.Instant]bool  // by window
 	lost     map[limit.Instant]int64 // with those that died
-	started  time.Time               // the last replica
+	began    time.Time
 }
 
 func newScene(t *testing.T, r *rand.Rand, l *limit.Limit, replicas int) *scene {
 	c := remote.NewClock()
 	s := &scene{T: t, r: r, clock: c, store: newStore(c.Now), registry: memory.NewRegistry(c.Now),
-		op: op("k", l, 1, limit.AutoShare), refused: map[limit.Instant]bool{}, lost: map[limit.Instant]int64{}}
+		op: op("k", l, 1, limit.AutoShare), refused: map[limit.Instant]bool{}, lost: map[limit.Instant]int64{},
+		began: c.Now()}
 	s.store.Ahead = 0
 	for range replicas {
 		s.start()
 	}
+	s.count()
 	s.count()
 	return s
 }
@@ -48,7 +50,6 @@ func newScene(t *testing.T, r *rand.Rand, l *limit.Limit, replicas int) *scene {
 func (s *scene) start() {
 	b := New(s.store, s.store.Caps(), Config{Registry: s.registry}, s.clock.Now)
 	s.replicas = append(s.replicas, &rig{T: s.T, Backend: b, store: s.store, clock: s.clock})
-	s.started = s.clock.Now()
 }
 
 func (s *scene) count() {
@@ -144,19 +145,11 @@ func (s *scene) take(rep *rig) {
 	}
 }
 
-// part is the most that all replicas may hold: a hundredth of the limit, or twice as much until a new replica
-// is known to all.
-func (s *scene) part() int64 {
-	part := s.op.Limit.Capacity() / 100
-	if s.clock.Now().Sub(s.started) < 3*time.Second {
-		part *= 2
-	}
-	return part
-}
-
+// holdLittle: all replicas together hold at most a hundredth of the limit.
 func (s *scene) holdLittle() {
-	if n := s.held(); n > s.part() {
-		s.Fatalf("%d replicas hold %d units of %v, want at most %d", len(s.replicas), n, s.op.Limit, s.part())
+	s.Helper()
+	if n, most := s.held(), s.op.Limit.Capacity()/100; n > most {
+		s.Fatalf("%d replicas hold %d units of %v, want at most %d", len(s.replicas), n, s.op.Limit, most)
 	}
 }
 
@@ -262,7 +255,7 @@ func TestUnusedUnitsGoBack(t *testing.T) {
 				}
 				rest := int64(1_000_000 - 400)
 				if a == limit.TokenBucket {
-					rest = min(rest+int64(s.clock.Now().Sub(s.started).Seconds()*1_000_000/3600), 1_000_000)
+					rest = min(rest+int64(s.clock.Now().Sub(s.began).Seconds()*1_000_000/3600), 1_000_000)
 				}
 				lost := int64(rep.Stats().Expired)
 				held, left := rep.Held(&s.op), rep.inStore(s.op)
@@ -272,6 +265,52 @@ func TestUnusedUnitsGoBack(t *testing.T) {
 			})
 		}
 	}
+}
+
+// busy has each replica take many units in 20 ms.
+func (s *scene) busy(replicas ...*rig) {
+	for range 20 {
+		for _, rep := range replicas {
+			for range 200 {
+				s.take(rep)
+			}
+			rep.balanceAll(context.Background())
+		}
+		s.clock.Add(time.Millisecond)
+	}
+}
+
+// TestReplicasThatStartOneByOne: each knows only of those before it, and all hold no more than a hundredth.
+func TestReplicasThatStartOneByOne(t *testing.T) {
+	s := newScene(t, random.Rand(t, 1), newLimit(limit.FixedWindow, 100_000, time.Hour), 0)
+	for range 10 {
+		s.start()
+		last := s.replicas[len(s.replicas)-1]
+		last.countReplicas(context.Background())
+		s.busy(last)
+		s.holdLittle()
+	}
+	if s.held() == 0 {
+		t.Error("the first replica is alone, and holds nothing")
+	}
+}
+
+// TestRowsThatAreLost: replicas whose store has lost the registry take no more ahead than before.
+func TestRowsThatAreLost(t *testing.T) {
+	s := newScene(t, random.Rand(t, 1), newLimit(limit.FixedWindow, 100_000, time.Hour), 10)
+	for _, rep := range s.replicas {
+		if err := s.registry.Drop(context.Background(), table, []string{rep.me}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, rep := range s.replicas {
+		rep.countReplicas(context.Background())
+		s.busy(rep)
+		s.holdLittle()
+	}
+	s.count()
+	s.busy(s.replicas...)
+	s.holdLittle()
 }
 
 // TestSlowKeysTakeNothingAhead: a key that is used now and then costs no more trips than without a share.
@@ -298,5 +337,67 @@ func TestReplicasMustBeKnown(t *testing.T) {
 	}
 	if n := s.held(); n != 0 {
 		t.Errorf("%d units are held, though nobody has counted the replicas", n)
+	}
+}
+
+// TestIdleReplicasForgetTheOthers: who has long had no reason to count the others takes nothing ahead before it
+// has done so again: they may be many more by now.
+func TestIdleReplicasForgetTheOthers(t *testing.T) {
+	s := newScene(t, random.Rand(t, 1), newLimit(limit.FixedWindow, 1_000_000, time.Hour), 1)
+	rep := s.replicas[0]
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		rep.Backend.Run(ctx)
+	}()
+	defer func() {
+		stop()
+		<-done
+	}()
+	until := func(n int64) {
+		t.Helper()
+		for i := 0; rep.sharers.Load() != n; i++ {
+			if i == 500 {
+				t.Fatalf("%d replicas are known, want %d", rep.sharers.Load(), n)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	until(0) // there is no traffic
+	rep.want("an op", true, true, s.op)
+	until(1)
+	s.clock.Add(idle + time.Second)
+	until(0)
+}
+
+// TestStopBetweenTrips: a replica that stops while it gives units back finishes that.
+func TestStopBetweenTrips(t *testing.T) {
+	const keys, each = 3 * maxTrip, 100
+	s := newScene(t, random.Rand(t, 1), newLimit(limit.FixedWindow, 1_000_000, time.Hour), 1)
+	rep := s.replicas[0]
+	ops := make([]limit.Op, keys)
+	for i := range ops {
+		ops[i] = s.op
+		ops[i].Key.Group = fmt.Sprint(i)
+		for range each {
+			rep.take(ops[i])
+		}
+	}
+	held := int64(0)
+	for i := range ops {
+		held += rep.Held(&ops[i])
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.store.Trip = func(reqs []limit.Request) {
+		if reqs[0].Ops[0].AsOf != 0 {
+			stop()
+		}
+	}
+	s.clock.Add(2 * unused)
+	rep.Backend.Run(ctx)
+	st := rep.Stats()
+	if held < keys || st.Expired != 0 || st.Returned != uint64(held) {
+		t.Errorf("of %d units %d were given back and %d lost", held, st.Returned, st.Expired)
 	}
 }

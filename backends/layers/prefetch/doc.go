@@ -42,8 +42,9 @@
 // second, or much less than before, and when the process ends, units go back ([limit.Op.AsOf]): those
 // of the current window, those that a bucket lacks, and of a log those that were taken last.
 //
-// All replicas together thus hold at most a hundredth of the limit, and up to two hundredths in the
-// two seconds in which others do not know of a new replica. A process that is killed loses what it holds.
+// All replicas together thus hold at most a hundredth of the limit: who finds others waits until they know of it,
+// about three seconds, before it takes anything ahead, and does so again after a minute without traffic. They may
+// hold twice as much after the store has lost its data. A process that is killed loses what it holds.
 //
 // # What it costs in exactness
 //

@@ -7,7 +7,7 @@ func (b *Backend) Figures() []metrics.Row {
 	return []metrics.Row{
 		metrics.CounterOf("headgate_share_hits_total", "Requests that local_share admitted from units taken ahead, "+
 			"without a call to the backend.", func() uint64 { return b.Stats().Hits }),
-		metrics.GaugeOf("headgate_share_keys", "Counters with units taken ahead by local_share.",
+		metrics.GaugeOf("headgate_share_keys", "Counters that local_share knows: it may have taken units of them ahead.",
 			func() int { return b.Stats().Keys }),
 		metrics.CounterOf("headgate_share_taken_units_total", "Units that local_share took ahead.",
 			func() uint64 { return b.Stats().Taken }),
@@ -15,8 +15,8 @@ func (b *Backend) Figures() []metrics.Row {
 			func() uint64 { return b.Stats().Expired }),
 		metrics.CounterOf("headgate_share_returned_units_total", "Units that local_share took ahead and gave back unused.",
 			func() uint64 { return b.Stats().Returned }),
-		metrics.GaugeOf("headgate_share_replicas", "Replicas that `local_share: auto` divides by; 0: not known, and nothing "+
-			"is taken ahead.", func() int { return int(b.sharers.Load()) }),
+		metrics.GaugeOf("headgate_share_replicas", "Replicas that `local_share: auto` divides by; 0: not known, or "+
+			"without traffic for a minute, and nothing is taken ahead.", func() int { return int(b.sharers.Load()) }),
 		metrics.CounterOf("headgate_share_full_total", "Charges for which local_share took nothing ahead because there were "+
 			"too many counters.", func() uint64 { return b.Stats().Full }),
 	}

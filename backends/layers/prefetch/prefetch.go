@@ -28,6 +28,7 @@ type Backend struct {
 	conf    Config
 	me      string       // among the replicas
 	sharers atomic.Int64 // replicas that share the store; 0: not known
+	counted int64        // of them last, by Run; 0: not lately
 	wishes  wishes
 }
 
