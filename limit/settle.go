@@ -91,13 +91,14 @@ func holdBack(states []State, ops []Op, now Instant) {
 	}
 }
 
-// refillTo has a bucket refill until now, up to its capacity less so many units.
+// refillTo has a bucket refill until now, up to its capacity less so many units. A bucket without a state
+// may be one that was full, and whose state a store has dropped: it is the same.
 func (s *State) refillTo(l *Limit, reserved int64, now Instant) {
 	most := l.full - min(reserved, l.capacity)*l.num
-	if reserved <= 0 || s.At > now || s.M != l.num || l.level(s, now) <= most {
+	if reserved <= 0 || s.At > now || s.M > 0 && s.M != l.num || l.level(s, now) <= most {
 		return
 	}
-	*s = State{At: now, N: max(most, min(s.N, l.full)), M: l.num}
+	*s = State{At: now, N: most, M: l.num}
 }
 
 // decideSettlement answers a settlement.

@@ -268,3 +268,22 @@ func TestAmounts(t *testing.T) {
 		t.Error("an amount that no limit has")
 	}
 }
+
+// TestDroppedBucketStaysHeldBack: a store drops the state of a bucket that is full. What open reservations may give
+// back is still no room for others: with them, no more is reserved than the bucket has.
+func TestDroppedBucketStaysHeldBack(t *testing.T) {
+	b := budget{limit: debt(t, Spec{Algorithm: TokenBucket, Max: 100, Window: time.Second})}
+	now := settleStart
+	first := b.reserve("a", 60, now)
+	b.state, now = State{}, now+Instant(2*time.Second/time.Microsecond)
+	if second := b.reserve("b", 41, now); second != nil {
+		t.Error("41 units are reserved of 100, of which 60 may come back")
+	}
+	if second := b.reserve("c", 40, now); second == nil {
+		t.Error("40 units are not reserved of 100, of which 60 may come back")
+	}
+	b.end(Op{Cost: -1, Holder: WithAmount("a", 60), Ending: EndKnown}, *first, 0, now)
+	if left := b.left(now); left != 60 {
+		t.Errorf("%d units are left, want 60", left)
+	}
+}

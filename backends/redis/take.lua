@@ -1728,13 +1728,12 @@ local function hold_back(ops, now)
     local held, l = op[13], op[5]
     local reserved = held > 0 and leases.reserved(held, now) or 0
     local s = states[op[2]]
-    if reserved > 0 and s[1] <= now and s[3] == input[l + 3] then
+    if reserved > 0 and s[1] <= now and (s[3] == input[l + 3] or s[3] <= 0) then
       local num, den = input[l + 3], input[l + 4]
       local full = input[l + 1] * num
-      local most, level = max(full - reserved * num, 0), min(s[2], full)
+      local most, level = max(full - reserved * num, 0), s[3] > 0 and min(s[2], full) or full
       if min(level + (now - s[1]) * den, full) > most then
-        level = max(most, level)
-        states[op[2]] = {now, level, num, s[4], BUCKET, now + ceil((full - level) / den) - since}
+        states[op[2]] = {now, most, num, s[4], BUCKET, now + ceil((full - most) / den) - since}
       end
     end
   end
