@@ -40,7 +40,7 @@ func (r *Rule) dump(w io.Writer) {
 		one := &r.Limits[i]
 		l.add(true, "%s: %s, shadow_mode: %t", place, one.figures(), r.Shadow || one.Shadow)
 		l.add(one.Name != "", ", name: %s", one.Name)
-		l.add(one.Limit.TakesAhead(), ", local_share: %s", shareText(one.Limit.Share()))
+		l.add(one.Limit.Share() != 0, ", local_share: %s", shareText(one.Limit.Share()))
 		fmt.Fprintf(w, "%s%s\n", l.String(), rest)
 	}
 	if r.Concurrency != nil {

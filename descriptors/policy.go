@@ -141,11 +141,16 @@ func (s *Set) Describe(w io.Writer) error {
 
 // shareText writes a share as rules do.
 func shareText(n int64) string {
-	if n == limit.AutoShare {
-		return "auto"
+	for name, share := range ShareNames {
+		if n == share {
+			return name
+		}
 	}
 	return strconv.FormatInt(n, 10)
 }
+
+// ShareNames are what rules may write for a share in place of a number.
+var ShareNames = map[string]int64{"auto": limit.AutoShare, "none": limit.NoShare}
 
 // describeShare says in words what local_share costs in exactness.
 func (l *RuleLimit) describeShare() string {

@@ -24,6 +24,7 @@ descriptors:
     limits:
       - {algorithm: fixed_window, limit: 5000, window: 1m, local_share: auto}
       - {name: few, algorithm: sliding_window, limit: 199, window: 1m, local_share: auto}
+      - {name: never, algorithm: sliding_window, limit: 199, window: 2m, local_share: none}
 `)
 	var shares []int64
 	for _, r := range set.Rules() {
@@ -31,7 +32,7 @@ descriptors:
 			shares = append(shares, r.Limits[i].Limit.Share())
 		}
 	}
-	if got := shares; len(got) != 7 || got[0] != 50 || got[1] != 10 || got[2] != 2 || got[3] != 250 || got[4] != 0 ||
+	if got := shares; len(got) != 8 || got[0] != 50 || got[1] != 10 || got[2] != 2 || got[3] != 250 || got[4] != 0 ||
 		got[5] != limit.AutoShare {
 		t.Errorf("shares %v", got)
 	}
@@ -57,7 +58,7 @@ d/c: limit few, local_share auto: nothing is taken ahead of a limit below 200
 	if err := set.Dump(&dump); err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(dump.String(), ", local_share: "); n != 6 ||
+	if n := strings.Count(dump.String(), ", local_share: "); n != 7 ||
 		!strings.Contains(dump.String(), ", name: smooth, local_share: 10\n") {
 		t.Error(dump.String())
 	}

@@ -105,8 +105,8 @@ type LimitSpec struct {
 	// AnyMonth: the source says month, and not whether that is 30 days or one of the
 	// calendar. Figures have 30 days.
 	AnyMonth bool
-	// Share is how many units a replica takes ahead; 0 takes none, [limit.AutoShare] as many as
-	// the traffic needs.
+	// Share is how many units a replica takes ahead, [limit.AutoShare] as many as the traffic
+	// needs, [limit.NoShare] none; 0 is the service's default.
 	Share int64
 	// Reserve is for this limit; nil if the source does not say.
 	Reserve *ReserveSpec

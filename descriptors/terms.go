@@ -169,7 +169,7 @@ func (s *spot) limit(spec *LimitSpec, t *Terms) *limit.Limit {
 		s.errorf("local_share", "%v has no local_share", made.Algorithm())
 		return nil
 	}
-	if spec.Share == limit.AutoShare {
+	if spec.Share == limit.AutoShare || spec.Share == limit.NoShare {
 		return made.WithShare(spec.Share)
 	}
 	if !s.between("local_share", spec.Share, 2, limit.MaxUnits) {

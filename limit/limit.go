@@ -126,8 +126,12 @@ type Limit struct {
 // part of the Spec.
 func (l *Limit) Share() int64 { return l.share }
 
-// AutoShare is a Share that follows the traffic of each key.
-const AutoShare = -1
+// AutoShare is a Share that follows the traffic of each key, and NoShare none, whatever the
+// service does by default.
+const (
+	AutoShare = -1
+	NoShare   = -2
+)
 
 // TakesAhead says whether a replica may take units ahead.
 func (l *Limit) TakesAhead() bool { return l.share > 1 || l.share == AutoShare }

@@ -100,11 +100,11 @@ func (l *loader) share(f fields, t *twig) (share int64) {
 	if n == nil {
 		return 0
 	}
-	if l.follow(n).Value == "auto" {
-		return limit.AutoShare
+	if named := descriptors.ShareNames[l.follow(n).Value]; named != 0 {
+		return named
 	}
-	if share = l.positive(n, t, "local_share"); share < 0 { // Build would take it for auto
-		l.errorf(n, t, "local_share %d is outside 2 to %d; want a number, or auto", share, limit.MaxUnits)
+	if share = l.positive(n, t, "local_share"); share < 0 { // Build would take it for a name
+		l.errorf(n, t, "local_share %d is outside 2 to %d; want a number, auto or none", share, limit.MaxUnits)
 		return 0
 	}
 	return share

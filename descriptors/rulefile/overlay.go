@@ -94,7 +94,7 @@ func (l *loader) overlayEntry(n *yaml.Node, f fields) overlay.Entry {
 		}
 	}
 	if s := f.get("local_share"); s != nil {
-		if e.LocalShare = limit.AutoShare; l.follow(s).Value != "auto" {
+		if e.LocalShare = descriptors.ShareNames[l.follow(s).Value]; e.LocalShare == 0 {
 			e.LocalShare, _ = l.integer(s, nil, "local_share", 2, limit.MaxUnits)
 		}
 	}

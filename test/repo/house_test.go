@@ -116,7 +116,7 @@ func TestImportRules(t *testing.T) {
 		{"internal/kit/metrics/prom", module + "/slots", "knows no feature"},
 		{"test/bench", module + "/backends/stack", ""},
 		{"test/bench", module + "/backends/layers/coalesce", ""},
-		{"test/bench", module + "/backends/layers/prefetch", "come from backends/stack"},
+		{"test/bench", module + "/backends/layers/denycache", "come from backends/stack"},
 		{"test/bench", module + "/backends/redis", ""},
 		{"internal/app/server", module + "/backends/redis", "backends/stack"},
 		{"internal/app/server", module + "/backends/stack", ""},
