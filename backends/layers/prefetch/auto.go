@@ -8,64 +8,72 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// Limits whose Share is [limit.AutoShare] take at once what a key is asked for in a tenth of a
-// second, when a third of what they may hold is left. The store gets back what is not needed any more. No
-// request waits for either.
+// Limits whose Share is [limit.AutoShare] take at once what a key needs in a tenth of a second, when a third of
+// their share is left. Units that are not needed any more are returned to the store. No request waits for either.
 
 const (
-	unused    = time.Second           // without use a key gives back what it holds
-	gather    = 5 * time.Millisecond  // wishes wait, so that they share trips
-	part100   = 100                   // replicas together hold at most this part of what is left
+	unused    = time.Second           // a key that was not used for so long returns its units
+	gather    = 5 * time.Millisecond  // how long Run collects holdings for a trip
+	maxPart   = 100                   // all replicas together hold at most 1/maxPart of what is left
 	table     = "shares"              // of the registry
-	countEach = 2 * time.Second       // replicas count each other, and for each of them
-	countMore = 10 * time.Millisecond // later
+	countEach = 2 * time.Second       // how often replicas count each other,
+	countMore = 10 * time.Millisecond // and how much less often for each replica
 )
 
-// share returns how many units h may have. If that follows the traffic it is one and a half portions,
-// and not more than this replica's part of a hundredth of what is left. Near a limit, and while
-// that is not known, it is one: nothing is taken ahead.
+// share returns how many units h may have. A share that follows the traffic is one and a half portions, and at most
+// this replica's part of 1/maxPart of what is left. It is one, so that nothing is taken ahead, near a limit and
+// while what is left or the number of replicas is unknown.
 func (b *Backend) share(h *holding, l *limit.Limit, now time.Duration) int64 {
 	if !h.auto {
 		return l.Share()
 	}
-	sharers := b.sharers.Load()
-	if sharers == 0 || now-h.sent > unused {
+	replicas := b.replicas.Load()
+	if replicas == 0 || now-h.sent > unused {
 		return 1
 	}
-	return max(min(h.pace.portion(now)*3/2, h.remaining/(part100*sharers)), 1)
+	return max(min(h.pace.portion(now)*3/2, h.remaining/(maxPart*replicas)), 1)
 }
 
-// unbalanced says whether h holds a third of what it should, or twice as much.
-func (b *Backend) unbalanced(h *holding, now time.Duration) bool {
+// missing returns how many units h is to take, or, below zero, to return: it has a third of its share or less, or
+// more than twice as much.
+func (b *Backend) missing(h *holding, now time.Duration) int64 {
 	most := b.share(h, h.limit, now) - 1
 	have := h.left + h.lent
-	return h.asked == 0 && have < most && 3*have <= most || h.left > 2*most && h.chunk > 0
+	switch {
+	case h.left > 2*most:
+		return -min(h.left-most, h.returnable)
+	case h.asked == 0 && have < most && 3*have <= most:
+		return most - have
+	}
+	return 0
 }
 
-// balance returns the op after which h holds what it should, and which is to be settled by part.done.
+// balance returns the op that takes or returns units for h, and its instant. Its cost is zero if there is nothing to
+// do. The caller has locked the shard, and passes the answer to part.finish.
 func (b *Backend) balance(h *holding, now time.Duration) (p part, op limit.Op, at limit.Instant) {
-	h.queued = false
-	if h.gone || !b.unbalanced(h, now) {
+	if h.queued = false; h.gone {
 		return p, op, at
 	}
 	if h.given {
 		at = h.givenAt.Add(now - h.usedAt)
 	}
-	p = part{s: b.shard(&h.key), h: h, at: b.instant(h, at, now)}
-	op = limit.Op{Key: h.key, Limit: h.limit.Strict()}
-	most := b.share(h, h.limit, now) - 1
-	if h.left > 2*most {
-		op.Cost, op.AsOf = -min(h.left-most, h.chunk), h.chunkAt
-		h.left, h.chunk = h.left+op.Cost, h.chunk+op.Cost
-	} else if p.at >= h.again {
-		p.ahead = most - h.left - h.lent
-		h.asked, op.Cost = p.ahead, p.ahead
+	p = part{s: b.shard(&h.key), h: h}
+	n := b.missing(h, now)
+	switch {
+	case n < 0:
+		op.AsOf = h.takenAt
+		h.left, h.returnable = h.left+n, h.returnable+n
+	case n > 0 && b.instant(h, at, now) < h.again:
+		n = 0
+	default:
+		p.ahead, h.asked = n, h.asked+n
 	}
+	op.Key, op.Limit, op.Cost = h.key, h.limit.Strict(), n
 	return p, op, at
 }
 
-// done notes what the store said to the op that balance returned.
-func (p *part) done(op *limit.Op, v *limit.Verdict, sent time.Duration) {
+// finish records the store's answer to the op that balance returned.
+func (p *part) finish(op *limit.Op, v *limit.Verdict, sent time.Duration) {
 	if p.ahead > 0 {
 		p.keep(v, sent)
 		return
@@ -82,20 +90,11 @@ func (p *part) done(op *limit.Op, v *limit.Verdict, sent time.Duration) {
 	p.h.hear(v.At, &v.Outcomes[0], sent)
 }
 
-// wish has h balanced soon. The caller has locked its shard.
-func (b *Backend) wish(h *holding) {
-	h.queued = true
-	w := &b.wishes
-	w.mu.Lock()
-	w.list = append(w.list, h)
-	w.mu.Unlock()
-	w.signal()
-}
-
-// balanceAll grants the wishes until ctx ends. What has begun goes on: else units that are on their way were lost.
+// balanceAll balances the queued holdings until ctx ends. It completes a trip that has begun: otherwise the units of
+// that trip would be lost.
 func (b *Backend) balanceAll(ctx context.Context) {
 	for ctx.Err() == nil {
-		some := b.wishes.next()
+		some := b.queue.next()
 		if len(some) == 0 {
 			return
 		}
@@ -125,32 +124,33 @@ func (b *Backend) balanceSome(ctx context.Context, some []*holding) {
 	out := make([]limit.Verdict, len(reqs))
 	b.next.Take(ctx, reqs, out)
 	for i := range parts {
-		parts[i].done(&ops[i], &out[i], now)
+		parts[i].finish(&ops[i], &out[i], now)
 	}
 }
 
-// Run takes units ahead, gives back those that are not used, and counts the replicas, until ctx ends.
-// Then it gives back what this process holds.
+// Run takes units ahead, returns those that are not used, and counts the replicas, until ctx ends. Then it returns
+// all units that this process holds.
 func (b *Backend) Run(ctx context.Context) {
 	tick := time.NewTicker(unused)
 	defer tick.Stop()
-	due, used := time.Duration(0), -idle // when to count the replicas, and when there was reason to
+	due, used := time.Duration(0), -idle // when to count the replicas, and when a share last followed traffic
 	for {
+		auto := true // only such shares wake Run
 		select {
 		case <-ctx.Done():
 			b.leave(context.WithoutCancel(ctx))
 			return
 		case <-tick.C:
-			b.sweep(unused)
-		case <-b.wishes.wake:
+			auto = b.sweep(unused)
+		case <-b.queue.wake:
 		}
 		now := b.now().Sub(b.start)
-		if b.adapts() {
+		if auto {
 			used = now
 		}
 		if now-used >= idle {
 			due, b.counted = now, 0
-			b.sharers.Store(0)
+			b.replicas.Store(0)
 		} else if now >= due {
 			due = now + b.countReplicas(ctx)
 		}
@@ -162,32 +162,19 @@ func (b *Backend) Run(ctx context.Context) {
 	}
 }
 
-// adapts says whether any share follows the traffic.
-func (b *Backend) adapts() bool {
-	for i := range b.shards {
-		s := &b.shards[i]
-		s.mu.Lock()
-		any := s.auto.first != nil
-		s.mu.Unlock()
-		if any {
-			return true
-		}
-	}
-	return false
-}
-
-// countReplicas counts the replicas, and returns when to do so again. What it cannot count stays as it was.
-// A replica that finds others takes nothing ahead before it has counted twice: by then they know of it.
-// A store that has lost its rows knows of too few until all have written theirs again: so two counts decide.
+// countReplicas counts the replicas, and returns when to do so again. If the registry fails, the last count remains.
+// A replica that finds others takes nothing ahead until it has counted twice: by then the others have counted it.
+// After the registry has lost its rows it lists too few replicas until all have written their rows again, so the
+// larger of two counts is used.
 func (b *Backend) countReplicas(ctx context.Context) time.Duration {
 	n := int64(b.conf.Replicas)
 	if b.conf.Registry == nil {
-		b.sharers.Store(n)
+		b.replicas.Store(n)
 		return countEach
 	}
 	each := countEach + time.Duration(b.counted)*countMore
 	life := 3 * each
-	if b.counted == 0 { // of as many as there may be
+	if b.counted == 0 { // for any number of replicas
 		life = idle
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.conf.Timeout)
@@ -202,16 +189,17 @@ func (b *Backend) countReplicas(ctx context.Context) time.Duration {
 	n = max(n, int64(len(rows)))
 	each = countEach + time.Duration(n)*countMore
 	if b.counted > 0 || len(rows) == 1 {
-		b.sharers.Store(max(n, b.counted))
+		b.replicas.Store(max(n, b.counted))
 	} else {
-		each += unused // as late as others may look at their clocks
+		each += unused // another replica may look at its clock so much later
 	}
 	b.counted = n
 	return each
 }
 
-// sweep has keys that have not been used for a time give back what they hold, and then forgets them.
-func (b *Backend) sweep(since time.Duration) {
+// sweep queues keys that were unused for a time and hold units, and forgets those that hold none. It reports whether
+// keys are left whose share follows the traffic.
+func (b *Backend) sweep(since time.Duration) (auto bool) {
 	now := b.now().Sub(b.start)
 	for i := range b.shards {
 		s := &b.shards[i]
@@ -220,26 +208,27 @@ func (b *Backend) sweep(since time.Duration) {
 			newer := h.newer
 			switch {
 			case h.asked+h.lent > 0 || h.queued:
-			case h.left > 0 && h.chunk > 0:
-				b.wish(h)
+			case h.left > 0 && h.returnable > 0:
+				b.queue.add(h)
 			default:
 				s.drop(h)
 			}
 			h = newer
 		}
+		auto = auto || s.auto.first != nil
 		s.mu.Unlock()
 	}
+	return auto
 }
 
-// leave gives back what this process holds, and takes nothing ahead any more.
+// leave returns the units that this process holds. After it nothing is taken ahead.
 func (b *Backend) leave(ctx context.Context) {
-	adapts := b.adapts()
-	b.sharers.Store(0)
+	b.replicas.Store(0)
 	b.sweep(0)
 	ctx, cancel := context.WithTimeout(ctx, b.conf.Timeout)
 	defer cancel()
 	b.balanceAll(ctx)
-	if adapts && b.conf.Registry != nil {
-		_ = b.conf.Registry.Drop(ctx, table, []string{b.me}) // else it expires
+	if b.counted > 0 {
+		_ = b.conf.Registry.Drop(ctx, table, []string{b.me}) // if this fails the row expires
 	}
 }

@@ -357,9 +357,9 @@ func TestIdleReplicasForgetTheOthers(t *testing.T) {
 	}()
 	until := func(n int64) {
 		t.Helper()
-		for i := 0; rep.sharers.Load() != n; i++ {
+		for i := 0; rep.replicas.Load() != n; i++ {
 			if i == 500 {
-				t.Fatalf("%d replicas are known, want %d", rep.sharers.Load(), n)
+				t.Fatalf("%d replicas are known, want %d", rep.replicas.Load(), n)
 			}
 			time.Sleep(10 * time.Millisecond)
 		}

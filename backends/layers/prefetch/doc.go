@@ -29,22 +29,23 @@
 //
 // # Shares that follow the traffic
 //
-// With [limit.AutoShare] (`local_share: auto`), n is set for each key by what it was asked
-// for in the last second: one and a half times what a tenth of a second takes (or, of a
-// slow key, half a second, but no more than a few units). n-1 is never more than a
-// hundredth of what the store had left when it was asked last, divided by the replicas
-// that share the store: so n is 1 near a limit, and nothing is taken ahead there. Replicas
-// count each other in the store's registry every two seconds, and a few milliseconds later for each
-// of them. Until they are counted, and while the store has not been asked for a second, n is 1.
+// With [limit.AutoShare] (`local_share: auto`), n depends on how many units of the key were
+// requested in the last second: n is one and a half times the units of a tenth of a second,
+// or, for a slow key, of half a second, but then only a few units. n-1 is at most a hundredth
+// of what the store had left at its last answer, divided by the number of replicas. So n is 1
+// near a limit, and nothing is taken ahead there. n is also 1 until the replicas are counted,
+// and while the store has not answered for a second. Replicas count each other in the store's
+// registry, every two seconds and 10 ms for each of them.
 //
-// When a third of n is left, [Backend.Run] asks the store for more. It collects such
-// wishes for 5 ms, so that they share trips; no request waits for it. When a key is not used for a
-// second, or much less than before, and when the process ends, units go back ([limit.Op.AsOf]): those
-// of the current window, those that a bucket lacks, and of a log those that were taken last.
+// When a third of n is left, [Backend.Run] takes more units. It collects keys for 5 ms, so
+// that they share trips. No request waits for it. Run returns units ([limit.Op.AsOf]) when a
+// key is unused for a second, when its traffic falls, and when the process ends: units of the
+// current window, units that a bucket lacks, and the units of a log that were taken last.
 //
-// All replicas together thus hold at most a hundredth of the limit: who finds others waits until they know of it,
-// about three seconds, before it takes anything ahead, and does so again after a minute without traffic. They may
-// hold twice as much after the store has lost its data. A process that is killed loses what it holds.
+// All replicas together thus hold at most a hundredth of the limit: a replica that finds others
+// takes nothing ahead for about three seconds, until they have counted it, and starts over
+// after a minute without traffic. Replicas may hold twice as much after the store has lost its
+// data. A process that is killed loses the units that it holds.
 //
 // # What it costs in exactness
 //

@@ -31,7 +31,7 @@ type holding struct {
 	again     limit.Instant // from when it is worth taking ahead
 
 	usedAt       time.Duration
-	adaptive              // nothing unless auto
+	adaptive              // zero unless auto
 	next         *holding // of another limit under the key
 	newer, older *holding // by usedAt
 }

@@ -16,7 +16,7 @@ func (b *Backend) Figures() []metrics.Row {
 		metrics.CounterOf("headgate_share_returned_units_total", "Units that local_share took ahead and gave back unused.",
 			func() uint64 { return b.Stats().Returned }),
 		metrics.GaugeOf("headgate_share_replicas", "Replicas that `local_share: auto` divides by; 0: not known, or "+
-			"without traffic for a minute, and nothing is taken ahead.", func() int { return int(b.sharers.Load()) }),
+			"without traffic for a minute, and nothing is taken ahead.", func() int { return int(b.replicas.Load()) }),
 		metrics.CounterOf("headgate_share_full_total", "Charges for which local_share took nothing ahead because there were "+
 			"too many counters.", func() uint64 { return b.Stats().Full }),
 	}

@@ -47,19 +47,20 @@ func (p *pace) portion(now time.Duration) int64 {
 	return min(max(second/10, few), second/2)
 }
 
-// adaptive is what a holding has whose share follows the traffic.
+// adaptive is the part of a holding whose share follows the traffic.
 type adaptive struct {
-	pace    pace
-	queued  bool          // among the wishes
-	givenAt limit.Instant // of the last request, if callers give instants
-	chunk   int64         // units that were taken at chunkAt and may go back
-	chunkAt limit.Instant
+	pace       pace
+	queued     bool          // in the queue
+	givenAt    limit.Instant // of the last request, if callers give instants
+	returnable int64         // units taken at takenAt, some of which may be spent
+	takenAt    limit.Instant
 }
 
-// take notes that units were taken at an instant. Those of one window go back together.
-func (h *holding) take(n int64, at limit.Instant) {
+// noteTaken notes that n units were taken at an instant. Only those that were taken last can be returned, but all of
+// one window.
+func (h *holding) noteTaken(n int64, at limit.Instant) {
 	if h.limit.Is(limit.Isolated) {
-		n += h.chunk
+		n += h.returnable
 	}
-	h.chunk, h.chunkAt = n, at
+	h.returnable, h.takenAt = n, at
 }

@@ -25,11 +25,11 @@ type Backend struct {
 	seed      maphash.Seed
 	shards    []shard // a power of two, at most backends.MaxShards
 
-	conf    Config
-	me      string       // among the replicas
-	sharers atomic.Int64 // replicas that share the store; 0: not known
-	counted int64        // of them last, by Run; 0: not lately
-	wishes  wishes
+	conf     Config
+	me       string       // the name of this process in the registry
+	replicas atomic.Int64 // that share the store; 0: unknown
+	counted  int64        // replicas that Run counted last; 0: not in the last minute of traffic
+	queue    queue
 }
 
 var _ backends.Backend = (*Backend)(nil)
@@ -47,7 +47,7 @@ func New(next backends.Backend, caps *backends.Caps, cfg Config, now func() time
 		seed:      maphash.MakeSeed(),
 		shards:    make([]shard, n),
 		conf:      cfg, me: fmt.Sprintf("%016x", rand.Uint64()),
-		wishes: wishes{wake: make(chan struct{}, 1)},
+		queue: queue{wake: make(chan struct{}, 1)},
 	}
 	for i := range b.shards {
 		b.shards[i].init((cfg.MaxKeys + n - 1) / n)
@@ -158,8 +158,8 @@ func (b *Backend) pay(p *part, op *limit.Op, given limit.Instant, now time.Durat
 	h := s.find(op, given != 0)
 	if h == nil && op.Cost > 0 && (op.Limit.Share() == limit.AutoShare || op.Cost < op.Limit.Share()) {
 		h = s.add(op, given != 0, now)
-		if b.sharers.Load() == 0 && op.Limit.Share() == limit.AutoShare {
-			b.wishes.signal() // it is time to count the replicas
+		if h != nil && h.auto && b.replicas.Load() == 0 {
+			b.queue.signal() // Run is to count the replicas
 		}
 	}
 	if h == nil {
@@ -179,8 +179,8 @@ func (b *Backend) pay(p *part, op *limit.Op, given limit.Instant, now time.Durat
 		return
 	}
 	h.left -= op.Cost
-	if h.auto && !h.queued && b.unbalanced(h, now) {
-		b.wish(h)
+	if h.auto && !h.queued && b.missing(h, now) != 0 {
+		b.queue.add(h)
 	}
 	p.here, p.epoch, p.outcome = true, h.epoch, h.outcome(op, p.at)
 	if p.final {
@@ -405,7 +405,7 @@ func (p *part) keep(v *limit.Verdict, sent time.Duration) {
 	if h.limit.Is(limit.Isolated) && expires != h.expires {
 		s.clear(h) // of another window
 	}
-	h.take(p.ahead, v.At)
+	h.noteTaken(p.ahead, v.At)
 	h.left += p.ahead
 	h.expires = expires
 }

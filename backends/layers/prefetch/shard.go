@@ -134,7 +134,7 @@ func (s *shard) drop(h *holding) {
 // clear drops the units of h.
 func (s *shard) clear(h *holding) {
 	s.expired += uint64(h.left)
-	h.left, h.chunk = 0, 0
+	h.left, h.returnable = 0, 0
 	h.epoch++
 }
 
