@@ -48,7 +48,7 @@ descriptors:
   - {key: local, on_backend_error: local, rate_limit: {unit: second, requests_per_unit: 20}}
 `
 
-// A faulty store is memory that fails when it is told to.
+// A faulty store keeps counters in memory, and returns errors on demand.
 type faulty struct {
 	*memory.Backend
 	fail string
