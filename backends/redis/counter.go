@@ -34,8 +34,8 @@ type state uint8
 
 const (
 	counted state = iota
-	odd           // the script has to look at it; with an error, nothing was added
-	lost          // nobody knows whether something was added
+	odd           // the script has to decide; if there is an error, nothing was added
+	lost          // it is unknown whether anything was added
 )
 
 // newCounter makes the commands about a counter, which can be sent again and again: they point to its fields.
@@ -50,7 +50,7 @@ func newCounter() *counter {
 	return k
 }
 
-// gone says whether the key was not there, although it was known to be, so that the new one has no end.
+// gone reports whether a key that was known has vanished, so that the new one has no expiry.
 func (k *counter) gone() bool { return k.known && k.total > 0 && k.err == nil && k.count == 0 }
 
 // decide decides an op as step of envoy.lua does. Its window lasts for rest.

@@ -20,18 +20,16 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// With layout=envoy an op that is charged on its own, and counts what it refuses, is one INCRBY: its outcome
-// follows from the reply. A pipeline of these takes Redis an eighth to a third of the time that the script
-// takes. So slices with nothing else in them need no script.
+// With layout=envoy one INCRBY answers an op that is charged by itself and counts what it refuses. A pipeline of
+// these takes Redis an eighth to a third of the time of the script. So slices of such ops need no script.
 //
-// A key must not stay for good. So a key that is not known to have an end is made by SET NX with its end
-// before it is counted, and is asked for its end after that, all in one pipeline. A process that dies in the
-// middle leaves nothing without an end. Once its end is known it is believed: nobody who shares counters has
-// them end before their window.
+// Every key must expire. If this process does not know that a key has an expiry, the pipeline creates the key with
+// SET NX PX, counts, and reads its PTTL. If the process dies in between, no key is left without an expiry. A known
+// expiry is trusted: programs that share counters do not shorten it.
 //
-// Requests that meet something out of the ordinary are undone and go to the script, so that nothing else has
-// to know how it is dealt with: a key with another value than a count, or without an end, a server that is
-// full or takes no writes. So do requests behind them that share a key with them, to keep their order.
+// If a request meets something unusual, such as a value that is no count, a key without an expiry, or a server that
+// is full or read-only, its counts are undone and the script decides it: only the script handles such cases. Later
+// requests that share a key with it go to the script, too, so that their order stays.
 
 // A counting decides slices without the script.
 type counting struct {
@@ -49,8 +47,8 @@ func newCounting(s *servers, p *packer) *counting {
 	return c
 }
 
-// serves says whether a slice can be decided without the script. The first one with an instant is the script's,
-// whose answer says what the clock of Redis shows.
+// serves reports whether a slice can be decided without the script. The script decides the first slice with an
+// instant, because its answer has the time of Redis.
 func (c *counting) serves(reqs []limit.Request) bool {
 	return c != nil && c.compared.Load() && !c.refused.Load() && !slices.ContainsFunc(reqs, needsScript)
 }
@@ -77,7 +75,7 @@ type batch struct {
 	odd      []oddRequest
 }
 
-// An oddRequest is the script's after all.
+// An oddRequest is one that the script has to decide.
 type oddRequest struct {
 	at       int
 	counters []*counter // of its ops
@@ -125,19 +123,13 @@ func (c *counting) add(b *batch, reqs []limit.Request, out []limit.Verdict) {
 			op := &req.Ops[j]
 			k, window := c.counter(b, op, at), op.Limit.Window()
 			// The instant is in whole seconds, and may run at a pace of its own: see put in envoy.lua.
-			need := untilEnd(at, window) - min(wall, at+c.step).Sub(at)
+			need := op.Limit.WindowEnd(at).Sub(min(wall, at+c.step))
 			k.need = max(k.need, need)
 			k.life = max(k.life, max(window+jitter, need).Milliseconds()+1)
 			k.total += op.Cost
 			b.ops = append(b.ops, k)
 		}
 	}
-}
-
-// untilEnd returns how long the window of an instant lasts from then on.
-func untilEnd(at limit.Instant, window time.Duration) time.Duration {
-	w := limit.Instant(window.Microseconds())
-	return (w - at%w).Sub(0)
 }
 
 // counter returns that of op. Ops with one key share it.
@@ -241,7 +233,7 @@ func (c *counting) readSum(k *counter, sent time.Duration) {
 	}
 	left, err := k.left.Result()
 	switch lives := time.Duration(left) * time.Millisecond; {
-	case err != nil && !declined(err): // the connection is broken, but it has been made with an end if it was new
+	case err != nil && !declined(err): // the connection is broken, but a new key was created with an expiry
 	case err == nil && left > 0 && lives >= k.need-(c.ends.now()-sent):
 		c.ends.keep(k.hash, sent+lives)
 	default:
@@ -258,7 +250,7 @@ func (c *counting) failed(k *counter, err error) {
 	}
 }
 
-// declined says whether a command is known to have done nothing.
+// declined reports whether err means that a command has changed nothing.
 func declined(err error) bool {
 	var reply redis.Error
 	if errors.As(err, &reply) {
@@ -283,7 +275,7 @@ func (c *counting) note(err error) {
 	}
 }
 
-// unknown is err of a request of which nobody knows whether it was recorded, whatever is known of the last command.
+// unknown returns err as that of a request that may have been recorded, whatever the last command has done.
 func unknown(err error) error {
 	_, err = mapError(err, true)
 	return fmt.Errorf("%w: %v", kindOf(err), err)
@@ -310,25 +302,25 @@ func (b *batch) decide(p *packer, reqs []limit.Request, out []limit.Verdict) {
 			v.Reset(0)
 			v.Err = unknown(worst.err)
 			for j, k := range counters {
-				k.count += req.Ops[j].Cost // what is known to be added is found by those who come after
+				k.count += req.Ops[j].Cost // later requests find what was added
 			}
 		case odd:
 			b.odd = append(b.odd, oddRequest{i, counters})
 			for _, k := range counters {
-				k.state = max(k.state, odd) // those who come after are decided after it
+				k.state = max(k.state, odd) // the script decides later requests, too
 			}
 		default:
 			v.At, v.Admitted = p.whole(req.At), true
 			for j, k := range counters {
-				op, out := &req.Ops[j], &v.Outcomes[j]
-				k.decide(op, untilEnd(p.told(req.At), op.Limit.Window()), out)
+				op, out, at := &req.Ops[j], &v.Outcomes[j], p.told(req.At)
+				k.decide(op, op.Limit.WindowEnd(at).Sub(at), out)
 				v.Admitted = v.Admitted && (out.Admitted || op.Shadow)
 			}
 		}
 	}
 }
 
-// undo takes back what odd requests have added. Those of which that fails are not odd any more, but failed.
+// undo subtracts what odd requests have added. A request that cannot be undone fails.
 func (c *counting) undo(ctx context.Context, b *batch, reqs []limit.Request, out []limit.Verdict) {
 	b.cmds = b.cmds[:0]
 	for _, o := range b.odd {

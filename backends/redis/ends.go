@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// ends knows of keys until when they live at least, by a clock that only goes on. It is bounded: of the keys that
-// share two places it forgets those that end first. A key that is taken for another one is found to be gone.
+// ends records until when keys live at least, by a monotonic clock. It is bounded: of the keys that share two places
+// it keeps those that expire last. If a key is mistaken for another one, the reply shows that it was new.
 type ends struct {
 	seed  maphash.Seed
 	wall  func() time.Time
