@@ -32,12 +32,12 @@ func perSecond(op *limit.Op) bool {
 func (s *split) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
 	seconds, others, together := false, false, false
 	for i := range reqs {
-		s, o, charged := false, false, false
+		second, main, both := false, false, false // both: some op is not charged by itself
 		for j := range reqs[i].Ops {
 			op := &reqs[i].Ops[j]
-			s, o, charged = s || perSecond(op), o || !perSecond(op), charged || !op.ChargesEach()
+			second, main, both = second || perSecond(op), main || !perSecond(op), both || !op.ChargesEach()
 		}
-		seconds, others, together = seconds || s, others || o, together || s && o && charged
+		seconds, others, together = seconds || second, others || main, together || second && main && both
 	}
 	switch {
 	case !seconds:
