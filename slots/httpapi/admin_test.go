@@ -122,9 +122,7 @@ func TestAdminIsGuarded(t *testing.T) {
 		}
 		s.do(t, c[0], c[1], "", "Authorization", "Bearer x").Is(t, 401)
 	}
-	closed := newServer(t, newScheduler(t, slots.Settings{}), func(c *Config) { c.Guard = nil })
-	closed.admin(t, "GET", configPath, "").Is(t, 401).Says(t, "the admin API is disabled: set HEADGATE_ADMIN_TOKEN")
-	if log := s.log.String() + closed.log.String(); strings.Contains(log, adminToken) {
+	if log := s.log.String(); strings.Contains(log, adminToken) {
 		t.Errorf("the log tells the token: %s", log)
 	}
 }

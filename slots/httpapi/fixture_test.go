@@ -60,7 +60,7 @@ func newServer(t testing.TB, s Scheduler, change ...func(*Config)) *server {
 		t.Fatal(err)
 	}
 	log := new(serving.Log)
-	c := Config{Scheduler: s, Guard: guard, Log: slog.New(slog.NewTextHandler(log, nil)), Timeout: 30 * time.Second}
+	c := Config{Scheduler: s, Log: slog.New(slog.NewTextHandler(log, nil)), Timeout: 30 * time.Second}
 	for _, f := range change {
 		f(&c)
 	}
@@ -69,7 +69,7 @@ func newServer(t testing.TB, s Scheduler, change ...func(*Config)) *server {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/admin/", h.Admin())
+	mux.Handle("/admin/", guard.Wrap(h.Admin()))
 	mux.Handle("/", h.API())
 	return &server{mux, log}
 }

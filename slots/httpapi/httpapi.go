@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/kit/background"
-	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/slots"
 )
 
@@ -36,7 +35,6 @@ var _ Scheduler = (*slots.Scheduler)(nil)
 // Config is what New needs.
 type Config struct {
 	Scheduler Scheduler
-	Guard     *web.Guard       // in front of admin paths; nil: nobody is let in
 	Log       *slog.Logger     // of failures; nil: no log
 	Timeout   time.Duration    // of a request, the arrival of its body included; 0: 5 s
 	Now       func() time.Time // for the page's windows, never for slots; nil: time.Now
@@ -45,7 +43,6 @@ type Config struct {
 // Handlers are the HTTP handlers of slots.
 type Handlers struct {
 	scheduler Scheduler
-	guard     *web.Guard
 	log       *slog.Logger
 	timeout   time.Duration
 	now       func() time.Time
@@ -60,15 +57,8 @@ func New(c Config) (*Handlers, error) {
 	if c.Scheduler == nil {
 		return nil, errors.New("httpapi: there is no Scheduler")
 	}
-	h := &Handlers{scheduler: c.Scheduler, guard: c.Guard, log: c.Log, timeout: c.Timeout, now: c.Now,
+	h := &Handlers{scheduler: c.Scheduler, log: c.Log, timeout: c.Timeout, now: c.Now,
 		often: background.LogLimit{PerSecond: loggedPerSecond}}
-	if h.guard == nil {
-		closed, err := web.NewGuard(web.GuardConfig{})
-		if err != nil {
-			return nil, err
-		}
-		h.guard = closed
-	}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}

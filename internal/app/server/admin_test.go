@@ -202,3 +202,22 @@ func TestAdminSettingsThatCannotBe(t *testing.T) {
 		})
 	}
 }
+
+// TestEveryAdminPathIsGuarded: without the token no path answers, whichever part of the server has it; with it each does.
+func TestEveryAdminPathIsGuarded(t *testing.T) {
+	testenv.UseSQLite(t)
+	dir := t.TempDir()
+	t.Setenv("HEADGATE_ADMIN_TOKEN", adminToken)
+	r := startServe(t, "--policies", "sqlite:"+filepath.Join(dir, "policies.db"),
+		"--slots", "sqlite:"+filepath.Join(dir, "slots.db"), "--candidate", dir, "--example")
+	paths := []string{"policies", "policies-history", "candidate", "capture?for=1s", "rate-limit/config", "openapi.json",
+		"status", "metrics", "coverage", "reloads", "top", "explain", "rules", "recent", "reset", "", "unknown"}
+	for _, path := range paths {
+		if code, answer := r.Get(r.HTTP, "/admin/"+path); code != 401 {
+			t.Errorf("%s without the token: %d %s", path, code, answer)
+		}
+		if code := sendAdmin(r, "GET", "/admin/"+path, ""); code == 401 {
+			t.Errorf("%s with the token: %d", path, code)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"net/http"
 
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/descriptors"
@@ -15,8 +16,6 @@ import (
 	"github.com/headgate-rls/headgate/internal/app/candidate"
 	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/virtual"
-	"github.com/headgate-rls/headgate/internal/kit/background"
-	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -32,16 +31,14 @@ type trial struct {
 // trialMemory is where the counters of a candidate are kept in this process.
 const trialMemory = "memory://?max_keys=200000"
 
-// openTrial opens the rules and the store of --candidate; nil if there are none. Nothing that is wrong with the rules
-// is
-// an error: they are of no importance to the live ones.
-func openTrial(ctx context.Context, conf *config.Config, log *slog.Logger, metrics *serverMetrics,
-	panics *background.Reporter, in *policies.Set) (*trial, error) {
-	c := &conf.Candidate
+// openTrial opens the rules and the store of --candidate. Nothing that is wrong with the rules is an error: they are of
+// no importance to the live ones.
+func openTrial(ctx context.Context, s *server) (*addition, error) {
+	conf, c, panics := s.conf, &s.conf.Candidate, s.panics
 	if len(c.Rules) == 0 {
 		return nil, nil
 	}
-	t := &trial{log: log.With("of", "candidate")}
+	t := &trial{log: s.log.With("of", "candidate")}
 	caps, err := stack.Caps(conf.Backend)
 	if err != nil {
 		return nil, fmt.Errorf("--backend: %w", err)
@@ -58,7 +55,7 @@ func openTrial(ctx context.Context, conf *config.Config, log *slog.Logger, metri
 	service := conf.Decisions()
 	service.Backend, service.Caps, service.Local, service.Now = t.store.Backend, t.store.Caps, t.store.Local, t.store.Now
 	service.Log, service.Panics, service.Timeout = slog.New(slog.DiscardHandler), panics, conf.BackendTimeout/2
-	service.Policies = in
+	service.Policies = s.policies()
 	if shared {
 		if t.store.Caps.PlainWindows {
 			_ = t.store.Close()
@@ -73,9 +70,9 @@ func openTrial(ctx context.Context, conf *config.Config, log *slog.Logger, metri
 		_ = t.store.Close()
 		return nil, fmt.Errorf("--candidate: %w", err)
 	}
-	metrics.Add(t.Rows()...)
+	s.metrics.Add(t.Rows()...)
 	t.follow(conf)
-	return t, nil
+	return &addition{tap: t, admin: map[string]http.Handler{"candidate": t}, run: t.run, close: t.close}, nil
 }
 
 // trialName returns a name for rules, the same one on each replica.

@@ -1,23 +1,23 @@
 package server
 
 import (
+	"context"
 	"fmt"
-	"log/slog"
+	"net/http"
 
 	"github.com/headgate-rls/headgate/internal/app/capture"
-	"github.com/headgate-rls/headgate/internal/app/config"
 )
 
 // openCapture opens the file of --capture. Without one, requests are captured for those only who ask for it.
-func openCapture(conf *config.Config, log *slog.Logger, metrics *serverMetrics) (*capture.Hub, error) {
+func openCapture(_ context.Context, s *server) (*addition, error) {
 	var c capture.Config
-	if conf.Capture != "" {
-		c, _ = capture.Parse(conf.Capture) // checked
+	if s.conf.Capture != "" {
+		c, _ = capture.Parse(s.conf.Capture) // checked
 	}
-	hub, err := capture.New(c, log)
+	hub, err := capture.New(c, s.log)
 	if err != nil {
 		return nil, fmt.Errorf("--capture: %w", err)
 	}
-	metrics.Add(hub.Rows()...)
-	return hub, nil
+	s.metrics.Add(hub.Rows()...)
+	return &addition{tap: hub, admin: map[string]http.Handler{"capture": hub}, run: hub.Run}, nil
 }

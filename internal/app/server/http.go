@@ -50,7 +50,7 @@ type httpFronts struct {
 	metrics *serverMetrics
 	phase   *phase
 	service *ratelimit.Service
-	slots   *slotService // nil without --slots
+	slots   http.Handler // of /slots and /api/v1/; nil without --slots
 	admin   http.Handler // of what begins with /admin/
 	page    http.Handler // of /policies; nil without --policies
 	home    http.Handler // of / and /limits
@@ -155,7 +155,7 @@ func (f *httpFronts) before(next http.Handler, slots, admin bool) http.Handler {
 		case slots && f.slots != nil && (path == "/slots" || strings.HasPrefix(path, "/slots/") || strings.HasPrefix(path,
 			"/api/v1/")):
 			web.EndTurn(r.Context()) // it waits for a database
-			f.slots.api.ServeHTTP(w, r)
+			f.slots.ServeHTTP(w, r)
 		case admin && strings.HasPrefix(path, "/admin/"):
 			f.admin.ServeHTTP(w, r)
 		case admin && f.page != nil && (path == "/policies" || strings.HasPrefix(path, "/policies/")):

@@ -20,7 +20,6 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/limit"
-	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/fleet"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
@@ -46,10 +45,8 @@ type limits struct {
 }
 
 // openLimits loads the rules and opens the store, which need not answer at this moment.
-//
-// Policies, nil if there are none, take the place of the limits of rules that ask for them.
-func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, taps []ratelimit.Tap, log *slog.Logger,
-	metrics *serverMetrics, panics *background.Reporter, tracer ratelimit.Tracer) (*limits, error) {
+func openLimits(ctx context.Context, s *server) (*limits, error) {
+	conf, log, metrics, panics := s.conf, s.log, s.metrics, s.panics
 	l := &limits{conf: conf, log: log, migrated: !conf.BackendMigrate, answered: make(chan struct{})}
 	if err := chooseRules(l.conf); err != nil {
 		return nil, err
@@ -72,9 +69,8 @@ func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, taps
 		return nil, err
 	}
 	service := l.serviceConfig()
-	service.Policies, service.Metrics, service.Hits, service.Panics, service.Tracer = in, metrics.decisions,
-		metrics.hits(), panics, tracer
-	service.Taps = taps
+	service.Metrics, service.Hits, service.Panics = metrics.decisions, metrics.hits(), panics
+	s.complete(&service)
 	if l.service, err = ratelimit.New(service, l.rules.begin()); err != nil {
 		l.closeStore()
 		return nil, err
@@ -83,8 +79,10 @@ func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, taps
 	metrics.Add(l.service.Coverage().Rows()...)
 	l.fleet = newFleet(l.service, l.store, service.Replica, log)
 	metrics.Add(l.fleet.Rows()...)
-	if in != nil {
-		in.OnChange = l.service.NotePolicies
+	for _, a := range s.additions {
+		if a.serves != nil {
+			a.serves(l.service)
+		}
 	}
 	l.warnOfPolicies(l.rules.begin())
 	note := ratelimit.FailureNote(l.service.Rules(), &l.store.Caps)

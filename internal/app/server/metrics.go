@@ -13,7 +13,6 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/app/candidate"
 	"github.com/headgate-rls/headgate/internal/app/capture"
-	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/persecond"
 	"github.com/headgate-rls/headgate/internal/app/refmetrics"
 	"github.com/headgate-rls/headgate/internal/app/statsd"
@@ -84,15 +83,16 @@ func (m *serverMetrics) addFigures(rows, second []metrics.Row) {
 	}
 }
 
-// newStatsD returns what sends the metrics of envoyproxy/ratelimit to --statsd, or nil.
-func (m *serverMetrics) newStatsD(conf *config.StatsD, log *slog.Logger) *statsd.Sender {
+// openStatsD adds what sends the metrics of envoyproxy/ratelimit to --statsd, if that is set.
+func (s *server) openStatsD() {
+	conf, m := &s.conf.StatsD, s.metrics
 	if conf.Address == "" {
-		return nil
+		return
 	}
-	s := statsd.New(statsd.Config{Address: conf.Address, Protocol: conf.Protocol, Interval: conf.Interval,
-		Tags: conf.Tags, Metrics: m.reference.StatsD(m.figures), Log: log})
-	m.Add(s.Rows()...)
-	return s
+	sender := statsd.New(statsd.Config{Address: conf.Address, Protocol: conf.Protocol, Interval: conf.Interval,
+		Tags: conf.Tags, Metrics: m.reference.StatsD(m.figures), Log: s.log})
+	m.Add(sender.Rows()...)
+	s.additions = append(s.additions, &addition{run: sender.Run})
 }
 
 // requests returns what records calls of a transport.

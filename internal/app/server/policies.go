@@ -14,14 +14,13 @@ import (
 	"github.com/headgate-rls/headgate/policies/httpapi"
 	"github.com/headgate-rls/headgate/policies/sqlstore"
 	"github.com/headgate-rls/headgate/policies/table"
+	"github.com/headgate-rls/headgate/ratelimit"
 )
 
 // A policyService is the part of the server that follows the policies in a database.
 type policyService struct {
 	*sqlstore.Source
-	log      *slog.Logger
-	handlers *httpapi.Handlers
-	admin    http.Handler // the handlers behind the guard
+	log *slog.Logger
 }
 
 // OpenPolicies opens the database of policies that the settings name. It need not answer at this
@@ -38,15 +37,13 @@ func OpenPolicies(c *config.Policies, existing bool, log *slog.Logger) (*sqlstor
 // readFirst is for how long the start waits for the policies.
 const readFirst = 15 * time.Second
 
-// openPolicies makes the policy service, and reads the policies if the database answers; nil if
-// none is configured.
-func openPolicies(ctx context.Context, c *config.Config, guard *web.Guard, log *slog.Logger,
-	metrics *serverMetrics) (*policyService, error) {
-	conf := &c.Policies
+// openPolicies makes the policy service, and reads the policies if the database answers.
+func openPolicies(ctx context.Context, s *server) (*addition, error) {
+	conf, log := &s.conf.Policies, s.log
 	if conf.URL == "" {
 		return nil, nil
 	}
-	caps, err := stack.Caps(c.Backend)
+	caps, err := stack.Caps(s.conf.Backend)
 	if err != nil {
 		return nil, fmt.Errorf("--backend: %w", err)
 	}
@@ -57,15 +54,19 @@ func openPolicies(ctx context.Context, c *config.Config, guard *web.Guard, log *
 	p := &policyService{Source: sqlstore.NewSource(store, conf.Migrate, log), log: log}
 	editor := table.NewEditor(store, p.Hint)
 	editor.Keeps, p.Set.Keeps = caps.Check, caps.Check
-	p.handlers = httpapi.New(editor, log)
-	p.admin = guard.Wrap(p.handlers)
+	handlers := httpapi.New(editor, log)
 	ctx, cancel := context.WithTimeout(ctx, readFirst)
 	defer cancel()
 	if err := p.Start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("--policies: %w", err), store.Close())
 	}
-	metrics.Add(p.Set.Rows()...)
-	return p, nil
+	s.metrics.Add(p.Set.Rows()...)
+	return &addition{name: "policies", where: store.Address(), policies: p.Set, part: p.part, run: p.Run, close: p.close,
+		admin:    map[string]http.Handler{"policies": handlers, "policies-history": handlers},
+		document: httpapi.OpenAPI(), page: httpapi.Page(),
+		serves: func(service *ratelimit.Service) {
+			handlers.Used, p.Set.OnChange = service.UsesPolicy, service.NotePolicies
+		}}, nil
 }
 
 // stale is from when readiness tells the age of the policies.

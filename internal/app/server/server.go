@@ -10,16 +10,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/app/capture"
 	"github.com/headgate-rls/headgate/internal/app/config"
-	"github.com/headgate-rls/headgate/internal/app/statsd"
-	"github.com/headgate-rls/headgate/internal/app/tracing"
 	"github.com/headgate-rls/headgate/internal/kit/background"
-	"github.com/headgate-rls/headgate/internal/kit/jwks"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/internal/wire/handshake"
-	"github.com/headgate-rls/headgate/policies"
-	"github.com/headgate-rls/headgate/ratelimit"
 	counters "github.com/headgate-rls/headgate/ratelimit/httpapi"
 )
 
@@ -38,15 +32,10 @@ type server struct {
 	metrics *serverMetrics
 	panics  *background.Reporter
 	phase   *phase
+	guard   *web.Guard // in front of admin paths
 	limits  *limits
-	capture *capture.Hub
-	trial   *trial       // nil without --candidate
-	slots   *slotService // nil without --slots
 
-	statsd *statsd.Sender // nil without --statsd
-
-	policies *policyService // nil without --policies
-	jwts     *jwks.Verifier // nil without --admin-jwks
+	additions []*addition
 
 	bounds *bounds
 	certs  *certWatch
@@ -75,73 +64,35 @@ func Run(ctx context.Context, c Config) error {
 	s.bounds = newBounds(metrics)
 	s.certs = &certWatch{log: s.log, grpc: []string{s.conf.TLSCert, s.conf.ClientCA}}
 	metrics.Add(certRow())
-	spans, err := tracing.Open(ctx, c.Log, c.Version)
-	if err != nil {
+	if err := s.openGuard(); err != nil {
 		return err
 	}
-	defer closeTracing(spans, c.Log)
-	if spans != nil {
-		metrics.Add(spans.Rows()...)
-	}
-	refusals := web.NewRefusals(s.log)
-	metrics.Add(refusals.Rows()...)
-	guard, verifier, err := newGuard(&s.conf.Admin, s.log, refusals)
-	if err != nil {
+	defer s.closeAdditions()
+	if err := s.openAdditions(ctx); err != nil {
 		return err
 	}
-	s.jwts = verifier
-	if s.policies, err = openPolicies(ctx, s.conf, guard, s.log, metrics); err != nil {
-		return err
-	}
-	var inForce *policies.Set
-	if s.policies != nil {
-		defer s.policies.close()
-		inForce = s.policies.Set
-	}
-	if s.capture, err = openCapture(s.conf, s.log, metrics); err != nil {
-		return err
-	}
-	taps := []ratelimit.Tap{s.capture}
-	if s.trial, err = openTrial(ctx, s.conf, s.log, metrics, s.panics, inForce); err != nil {
-		return err
-	}
-	if s.trial != nil {
-		defer s.trial.close()
-		taps = append(taps, s.trial)
-	}
-	if s.limits, err = openLimits(ctx, s.conf, inForce, taps, s.log, metrics, s.panics, spans.Tracer()); err != nil {
+	var err error
+	if s.limits, err = openLimits(ctx, s); err != nil {
 		return err
 	}
 	defer s.limits.close()
-	s.statsd = metrics.newStatsD(&s.conf.StatsD, s.log)
-	if s.policies != nil {
-		s.policies.handlers.Used = s.limits.service.UsesPolicy
-	}
+	s.openStatsD()
 	if err := s.limits.prepare(ctx); err != nil {
 		return err
 	}
-	if s.slots, err = openSlots(ctx, &s.conf.Slots, guard, s.log, metrics); err != nil {
+	if err := s.prepareAdditions(ctx); err != nil {
 		return err
 	}
-	if s.slots != nil {
-		defer s.slots.close()
-	}
-	if err := s.listen(ctx, guard); err != nil {
+	if err := s.listen(ctx); err != nil {
 		return err
 	}
 	s.limits.join(ctx)
 	return s.serve(ctx)
 }
 
-func closeTracing(spans *tracing.Tracing, log *slog.Logger) {
-	if err := spans.Close(); err != nil {
-		log.Warn("spans were not sent", "error", err)
-	}
-}
-
 // listen opens every listener, before any is served.
-func (s *server) listen(ctx context.Context, guard *web.Guard) (err error) {
-	admin, err := s.newAdminPaths(guard)
+func (s *server) listen(ctx context.Context) (err error) {
+	admin, err := s.newAdminPaths()
 	if err != nil {
 		return err
 	}
@@ -160,9 +111,10 @@ func (s *server) listen(ctx context.Context, guard *web.Guard) (err error) {
 		}
 	}
 	https := &httpFronts{
-		conf: s.conf, log: s.log, metrics: s.metrics, phase: s.phase, service: s.limits.service, slots: s.slots, admin: admin,
+		conf: s.conf, log: s.log, metrics: s.metrics, phase: s.phase, service: s.limits.service, admin: admin,
 		bounds: s.bounds, failures: failed, certs: s.certs, turns: web.NewTurns(),
-		page: admin.page, home: counters.Page(),
+		slots: first(s, func(a *addition) http.Handler { return a.api }),
+		page:  first(s, func(a *addition) http.Handler { return a.page }), home: counters.Page(),
 		ready: web.Readiness{Draining: s.phase.draining.Load, Parts: s.parts}, describe: s.limits.rules.describe,
 	}
 	s.metrics.Add(https.turns.Rows()...)
@@ -182,11 +134,10 @@ func (s *server) closeListeners() {
 // parts are what the service needs.
 func (s *server) parts() []web.Part {
 	list := []web.Part{s.limits.part()}
-	if s.slots != nil {
-		list = append(list, s.slots.part())
-	}
-	if s.policies != nil {
-		list = append(list, s.policies.part())
+	for _, a := range s.additions {
+		if a.part != nil {
+			list = append(list, a.part())
+		}
 	}
 	return append(list, s.limits.rules.part(), s.certs.part())
 }
@@ -200,21 +151,10 @@ func (s *server) serve(ctx context.Context) (err error) {
 	failed := make(chan error, 8)
 	var running tasks
 	running.start(func() { s.limits.run(work, func(err error) { failed <- err }) })
-	running.start(func() { s.capture.Run(work) })
-	if s.statsd != nil {
-		running.start(func() { s.statsd.Run(work) })
-	}
-	if s.trial != nil {
-		running.start(func() { s.trial.run(work) })
-	}
-	if s.slots != nil {
-		running.start(func() { s.slots.run(work) })
-	}
-	if s.policies != nil {
-		running.start(func() { s.policies.Run(work) })
-	}
-	if s.jwts != nil {
-		running.start(func() { s.jwts.Run(work) })
+	for _, a := range s.additions {
+		if a.run != nil {
+			running.start(func() { a.run(work) })
+		}
 	}
 	running.start(func() { s.certs.run(work) })
 	s.startHTTP(&running, failed)
@@ -333,11 +273,10 @@ func (s *server) announce() {
 		args = append(args, e.name, e.listener.Addr().String())
 	}
 	args = append(args, "backend", s.limits.store.Caps.Name, "rules", s.limits.rules.String(), "version", s.version)
-	if s.slots != nil {
-		args = append(args, "slots", s.slots.db.Address().Shown)
-	}
-	if s.policies != nil {
-		args = append(args, "policies", s.policies.Store.Address())
+	for _, a := range s.additions {
+		if a.where != "" {
+			args = append(args, a.name, a.where)
+		}
 	}
 	s.log.Info("serving", args...)
 	if s.conf.Example {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -66,25 +65,16 @@ func localSlots(ctx context.Context, c *config.Slots, db *sqlstore.DB, log *slog
 	if err := scheduler.Scope(ctx); err != nil {
 		return nil, err
 	}
-	token := rand.Text()
-	own, err := web.NewGuard(web.GuardConfig{Token: token})
+	handlers, err := httpapi.New(httpapi.Config{Scheduler: scheduler, Log: log, Timeout: c.Scheduler.Timeout})
 	if err != nil {
 		return nil, err
 	}
-	handlers, err := httpapi.New(httpapi.Config{Scheduler: scheduler, Guard: own, Log: log, Timeout: c.Scheduler.Timeout})
-	if err != nil {
-		return nil, err
-	}
-	admin := handlers.Admin()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Header.Set("Authorization", "Bearer "+token)
-		admin.ServeHTTP(w, r)
-	}), nil
+	return handlers.Admin(), nil
 }
 
-// openSlots makes the slot service; nil if none is configured.
-func openSlots(ctx context.Context, conf *config.Slots, guard *web.Guard, log *slog.Logger,
-	metrics *serverMetrics) (*slotService, error) {
+// openSlots makes the slot service.
+func openSlots(_ context.Context, of *server) (*addition, error) {
+	conf, log := &of.conf.Slots, of.log
 	if conf.URL == "" {
 		return nil, nil
 	}
@@ -93,18 +83,11 @@ func openSlots(ctx context.Context, conf *config.Slots, guard *web.Guard, log *s
 		return nil, err
 	}
 	s := &slotService{conf: conf, log: log, db: db}
-	if err := s.assemble(guard, metrics); err != nil {
+	if err := s.assemble(of.guard, of.metrics); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	switch err := s.prepare(ctx); {
-	case err == nil:
-	case slots.KindOf(err) == slots.Failed:
-		return nil, errors.Join(fmt.Errorf("--slots: %w", err), db.Close())
-	default:
-		s.database.set(err)
-		s.databaseChanged(err)
-	}
-	return s, nil
+	return &addition{name: "slots", where: db.Address().Shown, api: s.api, admin: map[string]http.Handler{"": s.admin},
+		prepare: s.begin, part: s.part, run: s.run, close: s.close}, nil
 }
 
 func (s *slotService) assemble(guard *web.Guard, metrics *serverMetrics) (err error) {
@@ -118,8 +101,7 @@ func (s *slotService) assemble(guard *web.Guard, metrics *serverMetrics) (err er
 	if s.scheduler, err = slots.NewScheduler(s.db, settings); err != nil {
 		return err
 	}
-	handlers, err := httpapi.New(httpapi.Config{Scheduler: s.scheduler, Guard: guard, Log: s.log,
-		Timeout: s.conf.Scheduler.Timeout})
+	handlers, err := httpapi.New(httpapi.Config{Scheduler: s.scheduler, Log: s.log, Timeout: s.conf.Scheduler.Timeout})
 	if err != nil {
 		return err
 	}
@@ -129,6 +111,19 @@ func (s *slotService) assemble(guard *web.Guard, metrics *serverMetrics) (err er
 	}
 	metrics.Add(counts.Rows()...)
 	metrics.Add(slots.PoolRows(s.db.Pool)...)
+	return nil
+}
+
+// begin prepares the database, if it answers.
+func (s *slotService) begin(ctx context.Context) error {
+	switch err := s.prepare(ctx); {
+	case err == nil:
+	case slots.KindOf(err) == slots.Failed:
+		return fmt.Errorf("--slots: %w", err)
+	default:
+		s.database.set(err)
+		s.databaseChanged(err)
+	}
 	return nil
 }
 

@@ -6,3 +6,6 @@ import (
 	_ "github.com/headgate-rls/headgate/backends/redis"
 	_ "github.com/headgate-rls/headgate/backends/sqlstore"
 )
+
+// openers are the additions, in the order in which they are opened: candidates need policies.
+var openers = []opener{openTracing, openSlots, openPolicies, openCapture, openTrial}
