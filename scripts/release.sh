@@ -3,9 +3,10 @@
 #
 #   scripts/release.sh v1.2.3 [DIR]      writes to DIR, by default dist
 #
-# DIR gets, for each platform, an archive of headgate and one of the notification gateway; headgate-oracle for this
-# machine's own platform, if that is among them and a Linux; beside each archive the modules in it, as a list and as a
-# bill of materials (CycloneDX); the chart; the image for all architectures (an OCI archive); SHA256SUMS.
+# DIR gets, for each platform, an archive of headgate, one of headgate-rlsonly and one of the notification gateway;
+# headgate-oracle for this machine's own platform, if that is among them and a Linux; beside each archive the modules in
+# it, as a list and as a bill of materials (CycloneDX); the chart; the images of headgate and headgate-rlsonly for all
+# architectures (OCI archives); SHA256SUMS.
 # The same source, Go and tools make the same bytes, wherever they are. To headgate-oracle the C compiler is one of the
 # tools, and it runs with the C library of this machine, or a newer one. These variables change what is made:
 #
@@ -107,25 +108,28 @@ chart() {
 	pack "$work/chart/headgate" "$OUT/headgate-${VERSION#v}.tgz"
 }
 
+# image NAME: the image of the programs with this name, for all architectures.
 image() {
-	local platform programs=()
+	local name=$1 platform programs=()
 	for platform in $PLATFORMS; do
 		[ "${platform%/*}" = linux ] || continue
-		programs+=("${platform#*/}=$work/$platform/headgate_${VERSION}_${platform/\//_}/headgate")
+		programs+=("${platform#*/}=$work/$platform/${name}_${VERSION}_${platform/\//_}/headgate")
 	done
 	[ ${#programs[@]} -gt 0 ] || return 0
 	go -C tools/image build -o "$work/image-tool" .
-	"$work/image-tool" write "$work/image" "$VERSION" "$REVISION" "$SOURCE_DATE_EPOCH" "$CERTIFICATES" "${programs[@]}"
-	tar -C "$work/image" --format=ustar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
-		-cf "$OUT/headgate_${VERSION}_image.tar" oci-layout index.json blobs
+	"$work/image-tool" write "$work/image-$name" "$VERSION" "$REVISION" "$SOURCE_DATE_EPOCH" "$CERTIFICATES" "${programs[@]}"
+	tar -C "$work/image-$name" --format=ustar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
+		-cf "$OUT/${name}_${VERSION}_image.tar" oci-layout index.json blobs
 }
 
 go -C tools/sbom build -o "$work/sbom" .
 programs headgate "$PLATFORMS" "" ./cmd/headgate
+programs headgate-rlsonly "$PLATFORMS" rlsonly,grpcnotrace ./cmd/headgate
 programs notify "$PLATFORMS" "" ./cmd/notify-gateway ./cmd/notify-sender
 oracle
 chart
-image
+image headgate
+image headgate-rlsonly
 (cd "$OUT" && sha256sum -- * >"$work/sums" && mv "$work/sums" SHA256SUMS)
 printf 'release: %s is in %s:\n' "$VERSION" "$OUT"
 (cd "$OUT" && ls -l | awk 'NR > 1 { printf "  %10d  %s\n", $5, $9 }')

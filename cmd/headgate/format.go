@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -130,4 +132,52 @@ func (l *lister) end() error {
 		return nil
 	}
 	return l.json.end()
+}
+
+// A jsonWriter writes a JSON array with one element per line.
+type jsonWriter struct {
+	out   io.Writer
+	begun bool
+}
+
+func (w *jsonWriter) write(element any) error {
+	text, err := json.Marshal(element)
+	if err != nil {
+		return err
+	}
+	before := ",\n"
+	if !w.begun {
+		before = "[\n"
+	}
+	w.begun = true
+	_, err = fmt.Fprintf(w.out, "%s%s", before, text)
+	return err
+}
+
+func (w *jsonWriter) end() error {
+	text := "\n]\n"
+	if !w.begun {
+		text = "[]\n"
+	}
+	_, err := io.WriteString(w.out, text)
+	return err
+}
+
+// oneWord returns a name, in quotes unless it is one word. Clients choose their names, and must not
+// forge lines or colour the terminal with them.
+func oneWord(name string) string {
+	if quoted := strconv.QuoteToASCII(name); strings.Contains(name, " ") || quoted != `"`+name+`"` {
+		return quoted
+	}
+	return name
+}
+
+// isTerminal reports whether people read what is written to out.
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

@@ -62,6 +62,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 }
 
 func rootCommand() *cobra.Command {
+	var version bool
 	root := &cobra.Command{
 		Use:   "headgate",
 		Short: "An external rate-limit service for Envoy",
@@ -72,17 +73,25 @@ Try it:
   headgate serve --example                serve a built-in example from memory
   headgate ask example client=alice -n 7  ask the running service seven times
   headgate check rules/                   check rules before they go live`,
-		Version:       buildVersion(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noCommand,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if version {
+				return printVersion(cmd.OutOrStdout())
+			}
+			return cmd.Help()
+		},
 	}
-	root.SetVersionTemplate("headgate {{.Version}}\n") // as the command prints it
+	root.Flags().BoolVarP(&version, "version", "v", false, "print the version")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(serveCommand(), ratelimitCommand(), checkCommand(), testCommand(), replayCommand(), captureCommand(),
-		diffCommand(), askCommand(), healthCommand(), topCommand(), explainCommand(), rulesCommand(), statusCommand(),
-		coverageCommand(), reloadsCommand(), envoyCommand(), slotCommand(), slotsCommand(), policyCommand(), migrateCommand(),
-		versionCommand())
+	root.AddCommand(commands()...)
 	return root
+}
+
+// serviceCommands are those that every build has: they run the service, and ask it.
+func serviceCommands() []*cobra.Command {
+	return []*cobra.Command{serveCommand(), ratelimitCommand(), checkCommand(), captureCommand(), askCommand(),
+		healthCommand(), topCommand(), explainCommand(), rulesCommand(), statusCommand(), coverageCommand(),
+		reloadsCommand(), versionCommand()}
 }

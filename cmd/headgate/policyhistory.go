@@ -1,3 +1,5 @@
+//go:build !rlsonly
+
 package main
 
 import (
@@ -5,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -81,15 +81,6 @@ func writeEntry(out io.Writer, e *table.Entry) error {
 		oneWord(e.By),
 		revisionText(e.Before), revisionText(e.After))
 	return err
-}
-
-// oneWord returns a name, in quotes unless it is one word. Clients choose their names, and must not
-// forge lines or colour the terminal with them.
-func oneWord(name string) string {
-	if quoted := strconv.QuoteToASCII(name); strings.Contains(name, " ") || quoted != `"`+name+`"` {
-		return quoted
-	}
-	return name
 }
 
 func revisionText(r *table.Revision) string {

@@ -1,3 +1,5 @@
+//go:build !rlsonly
+
 package main
 
 import (
@@ -13,35 +15,6 @@ import (
 	"github.com/headgate-rls/headgate/policies/httpapi"
 	"github.com/headgate-rls/headgate/policies/table"
 )
-
-// A jsonWriter writes a JSON array with one element per line.
-type jsonWriter struct {
-	out   io.Writer
-	begun bool
-}
-
-func (w *jsonWriter) write(element any) error {
-	text, err := json.Marshal(element)
-	if err != nil {
-		return err
-	}
-	before := ",\n"
-	if !w.begun {
-		before = "[\n"
-	}
-	w.begun = true
-	_, err = fmt.Fprintf(w.out, "%s%s", before, text)
-	return err
-}
-
-func (w *jsonWriter) end() error {
-	text := "\n]\n"
-	if !w.begun {
-		text = "[]\n"
-	}
-	_, err := io.WriteString(w.out, text)
-	return err
-}
 
 // A policyRow is a policy in JSON.
 type policyRow struct {

@@ -53,8 +53,7 @@ func runRatelimit(cmd *cobra.Command, args []string) error {
 		case arg == "--help" || arg == "-h":
 			return cmd.Help()
 		case arg == "--version":
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), "headgate", buildVersion())
-			return err
+			return printVersion(cmd.OutOrStdout())
 		case strings.HasPrefix(name, "-"):
 			ignored = append(ignored, name) // the value may be a secret
 		default:

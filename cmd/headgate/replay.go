@@ -1,3 +1,5 @@
+//go:build !rlsonly
+
 package main
 
 import (
@@ -204,14 +206,4 @@ func progressTo(out io.Writer) func(pass string, read, total, requests int64) {
 		}
 		fmt.Fprintf(file, "\r\x1b[K%s", text)
 	}
-}
-
-// isTerminal reports whether people read what is written to out.
-func isTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -25,6 +26,11 @@ func versionCommand() *cobra.Command {
 	}
 	format.define(cmd)
 	return cmd
+}
+
+func printVersion(out io.Writer) error {
+	_, err := fmt.Fprintln(out, "headgate", buildVersion())
+	return err
 }
 
 // buildVersion returns the linked-in version, or what the Go toolchain knows.

@@ -117,7 +117,8 @@ func TestReleaseIsReproducible(t *testing.T) {
 	t.Run("oracle", func(t *testing.T) { checkOracle(t, dist) })
 	t.Run("bills", func(t *testing.T) { checkBills(t, dist) })
 	t.Run("chart", func(t *testing.T) { checkChart(t, dist) })
-	t.Run("image", func(t *testing.T) { checkImage(t, dist) })
+	t.Run("image", func(t *testing.T) { checkImage(t, dist, "headgate") })
+	t.Run("rlsonly", func(t *testing.T) { checkImage(t, dist, "headgate-rlsonly") })
 	t.Run("again", func(t *testing.T) {
 		again := build(t, append(env, "GOCACHE="+t.TempDir())...)
 		if one, two := read(t, filepath.Join(dist, "SHA256SUMS")), read(t, filepath.Join(again, "SHA256SUMS")); one != two {
@@ -248,7 +249,7 @@ func checkOracle(t *testing.T, dist string) {
 // checkBills: beside each archive of programs is a bill of materials with every module of its list, and Go.
 func checkBills(t *testing.T, dist string) {
 	archives, err := filepath.Glob(filepath.Join(dist, "*.tar.gz"))
-	if err != nil || len(archives) != 2*len(architectures)+1 {
+	if err != nil || len(archives) != 3*len(architectures)+1 {
 		t.Fatalf("%d archives: %v", len(archives), err)
 	}
 	for _, archive := range archives {
@@ -296,8 +297,8 @@ func checkChart(t *testing.T, dist string) {
 
 // checkImage: the image is what the Dockerfile makes, and runs as any user, with nothing but its
 // root, which it cannot write to.
-func checkImage(t *testing.T, dist string) {
-	layout := unpack(t, filepath.Join(dist, "headgate_"+version+"_image.tar"))
+func checkImage(t *testing.T, dist, name string) {
+	layout := unpack(t, filepath.Join(dist, name+"_"+version+"_image.tar"))
 	blob := func(d descriptor) string {
 		return filepath.Join(layout, "blobs", strings.Replace(d.Digest, ":", "/", 1))
 	}

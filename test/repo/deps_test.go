@@ -2,11 +2,14 @@ package repo
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestLibraryNeedsNoGRPC: who limits in process, or by net/http, does not get gRPC,
@@ -45,6 +48,7 @@ const (
 	smallLines = 26_350    // of our own Go; 1,400 of them keep and settle reservations, for programs that reserve, too
 	smallSize  = 8_500_000 // bytes
 	senderSize = 15_000_000
+	rlsSize    = 22_500_000
 )
 
 // TestWhatASmallProgramHas: counters in memory bring no driver, no server and no client.
@@ -81,6 +85,48 @@ func TestWhatASmallProgramHas(t *testing.T) {
 	}
 }
 
+// rlsTags build the program for the rate-limit service alone. Without the second one grpc-go brings templates of HTML,
+// which keep every exported method of every package in the program.
+const rlsTags = "rlsonly,grpcnotrace"
+
+// TestProgramForRateLimitsOnly: with its tags the program has no SQL, no slots and no commands for databases, and
+// settings that ask for what is missing are errors.
+func TestProgramForRateLimitsOnly(t *testing.T) {
+	for _, path := range deps(t, "./cmd/headgate", "-tags="+rlsTags) {
+		for _, unwanted := range []string{
+			"modernc.org/", "github.com/jackc/", "github.com/go-sql-driver/", awsSDK, "go.opentelemetry.io/otel/sdk",
+			"html/template",
+			module + "/slots/", module + "/notify", module + "/policies/",
+			module + "/internal/kit/sqldb",
+		} {
+			if strings.HasPrefix(path, unwanted) && !slices.Contains(settingsOfOthers, path) {
+				t.Errorf("the program has %s", path)
+			}
+		}
+	}
+	binary := build(t, "./cmd/headgate", rlsSize, "-tags="+rlsTags)
+	for _, c := range []struct{ args, env, want string }{
+		{"serve --example --slots sqlite:x", "", "--slots: is not in this build (rlsonly)"},
+		{"serve --example", "HEADGATE_POLICIES=sqlite:x", "--policies: is not in this build (rlsonly)"},
+		{"serve --example --backend postgres://h/d", "", "this build (rlsonly) has memory:// and redis:// only"},
+		{"serve --example --candidate x", "", "--candidate: is not in this build (rlsonly)"},
+		{"serve --example --grpc-tls-cert x --grpc-tls-key x", "OTEL_TRACES_EXPORTER=otlp",
+			"OTEL_TRACES_EXPORTER has no effect: this build (rlsonly) sends no traces"},
+		{"migrate", "", `unknown command "migrate"`},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, binary, strings.Fields(c.args)...)
+		cmd.Env = append(os.Environ(), c.env)
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), c.want) {
+			t.Errorf("%s %s: %v %s, want %q", c.env, c.args, err, out, c.want)
+		}
+	}
+}
+
+// settingsOfOthers are packages of features that the program does not have, which describe settings and answers only.
+var settingsOfOthers = []string{module + "/slots/plan", module + "/policies/table"}
+
 // TestSizeOfNotifySender: what reads from Kafka and sends has no database and no Redis in it.
 func TestSizeOfNotifySender(t *testing.T) {
 	for _, path := range deps(t, "./cmd/notify-sender") {
@@ -96,10 +142,11 @@ func TestSizeOfNotifySender(t *testing.T) {
 }
 
 // build builds a program as a release does, and compares its size with a bound.
-func build(t *testing.T, program string, most int) (binary string) {
+func build(t *testing.T, program string, most int, flags ...string) (binary string) {
 	t.Helper()
 	binary = filepath.Join(t.TempDir(), "program")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, program)
+	flags = append(flags, "-trimpath", "-ldflags", "-s -w", "-o", binary, program)
+	cmd := exec.Command("go", append([]string{"build"}, flags...)...)
 	cmd.Dir, cmd.Env = root(t), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -143,9 +190,9 @@ func ownLines(t *testing.T, dir string) (lines int) {
 }
 
 // deps are the packages that one consists of.
-func deps(t *testing.T, dir string) []string {
+func deps(t *testing.T, dir string, flags ...string) []string {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-deps", dir)
+	cmd := exec.Command("go", slices.Concat([]string{"list", "-deps"}, flags, []string{dir})...)
 	cmd.Dir = root(t)
 	out, err := cmd.Output()
 	if err != nil {

@@ -88,8 +88,8 @@ func TestWorkflowsPinTheirActions(t *testing.T) {
 func TestReleasesAreSigned(t *testing.T) {
 	text := string(readFile(t, "../../.github/workflows/release.yml"))
 	for want, n := range map[string]int{
-		"cosign sign --yes ": 3, "cosign attest --yes --type cyclonedx": 2, "cosign sign-blob --yes --bundle": 1,
-		"actions/attest-build-provenance@": 4, "push-to-registry: true": 3, "id-token: write": 1,
+		"cosign sign --yes ": 4, "cosign attest --yes --type cyclonedx": 3, "cosign sign-blob --yes --bundle": 1,
+		"actions/attest-build-provenance@": 5, "push-to-registry: true": 4, "id-token: write": 1,
 		"attestations: write": 1, "sha256sum --check --strict SHA256SUMS": 1,
 	} {
 		if got := strings.Count(text, want); got != n {

@@ -158,11 +158,11 @@ func (c *Config) table() []settings.Setting {
 		settings.Group("What answers have", c.answerSettings()),
 		settings.Group("Requests in flight", c.leaseSettings()),
 		settings.Group("Connections and the end", c.connectionSettings()),
-		settings.Group("Policies", c.Policies.settings()),
-		settings.Group("Slots", c.Slots.settings(&c.Admin)),
+		settings.Group("Policies", built(c.Policies.settings())),
+		settings.Group("Slots", built(c.Slots.settings(&c.Admin))),
 		settings.Group("Admin API", c.Admin.settings()),
 		settings.Group("Log", c.Log.Rows(), c.refusalSettings()),
-		settings.Group("Changes of rules", c.changeSettings()))
+		settings.Group("Changes of rules", c.captureSettings(), built(c.candidateSettings())))
 }
 
 // DefaultRules is what is served where no setting names rules.
@@ -419,8 +419,8 @@ const (
 	BackendStore = "backend"
 )
 
-// changeSettings are about what a change of rules would do.
-func (c *Config) changeSettings() []settings.Setting {
+// captureSettings are about what headgate replay reads.
+func (c *Config) captureSettings() []settings.Setting {
 	captures := func(text string) error {
 		if text == "" {
 			return nil
@@ -433,6 +433,12 @@ func (c *Config) changeSettings() []settings.Setting {
 			"`FILE` that gets each request that is decided, for headgate replay; FILE?sample=0.1&max=1GiB&hash=KEY,… has "+
 				"a part of the keys, bounds the size of FILE and FILE.1 together, and hashes the values of entries (* for "+
 				"all); empty: disabled", settings.Check(captures)),
+	}
+}
+
+// candidateSettings are about what a change of rules would do.
+func (c *Config) candidateSettings() []settings.Setting {
+	return []settings.Setting{
 		settings.Row("candidate", &c.Candidate.Rules, nil,
 			"`file or directory` with rules on trial: they decide the same requests on counters of their own, change no "+
 				"answer, and headgate diff shows what they would; may be repeated"),

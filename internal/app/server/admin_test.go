@@ -203,7 +203,7 @@ func TestAdminSettingsThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestEveryAdminPathIsGuarded: without the token no path answers, whichever part of the server has it; with it each does.
+// TestEveryAdminPathIsGuarded: without the token no path answers, whichever part has it; with it each does.
 func TestEveryAdminPathIsGuarded(t *testing.T) {
 	testenv.UseSQLite(t)
 	dir := t.TempDir()

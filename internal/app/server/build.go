@@ -1,3 +1,5 @@
+//go:build !rlsonly
+
 package server
 
 // The stores of counters that a server has, and commands that need one.
@@ -6,6 +8,9 @@ import (
 	_ "github.com/headgate-rls/headgate/backends/redis"
 	_ "github.com/headgate-rls/headgate/backends/sqlstore"
 )
+
+// hasStores ends errors about the URL of a store.
+const hasStores = ""
 
 // openers are the additions, in the order in which they are opened: candidates need policies.
 var openers = []opener{openTracing, openSlots, openPolicies, openCapture, openTrial}

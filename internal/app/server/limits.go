@@ -53,7 +53,7 @@ func openLimits(ctx context.Context, s *server) (*limits, error) {
 	}
 	caps, err := stack.Caps(l.conf.Backend)
 	if err != nil {
-		return nil, fmt.Errorf("--backend: %w", err)
+		return nil, fmt.Errorf("--backend: %w%s", err, hasStores)
 	}
 	if conf.Limits.CalendarMonths {
 		month := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 1, Window: units.Month, Calendar: true})

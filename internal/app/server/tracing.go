@@ -1,3 +1,5 @@
+//go:build !rlsonly
+
 package server
 
 import (

@@ -1,0 +1,11 @@
+//go:build !rlsonly
+
+package main
+
+import "github.com/spf13/cobra"
+
+// commands are those of this build.
+func commands() []*cobra.Command {
+	return append(serviceCommands(), testCommand(), replayCommand(), diffCommand(), envoyCommand(), slotCommand(),
+		slotsCommand(), policyCommand(), migrateCommand())
+}

@@ -1,0 +1,8 @@
+//go:build !rlsonly
+
+package config
+
+import "github.com/headgate-rls/headgate/internal/kit/settings"
+
+// built returns the settings of a feature as this build has them.
+func built(rows []settings.Setting) []settings.Setting { return rows }
