@@ -27,6 +27,7 @@
 //	keys    how much memory a counter in memory takes
 //	middleware  checks of the library and the net/http middleware, beside other modules, in memory
 //	notify  sends of the notification gateway, beside the floor of its servers
+//	flame   a flame graph of a case in Redis, written to the file of -flame
 //	day     a million slots spread over a day, which takes minutes
 //
 // Every case runs in a process of its own.
@@ -57,6 +58,7 @@ func main() {
 	goal := flag.Duration("goal", time.Millisecond, "the most that -check allows for the P95 of a Take in Redis, "+
 		"taken as the service does it")
 	quick := flag.Bool("tiny", false, "spend next to no time on a figure, to see whether tables can be printed")
+	flame := flag.String("flame", "", "`file` for the flame graph of the table flame")
 	flag.Parse()
 	var err error
 	if *serve != "" {
@@ -67,7 +69,7 @@ func main() {
 		} else {
 			*goal = 0
 		}
-		err = measureAll(*only, strings.Split(*names, ","), *length, *goal, *quick)
+		err = measureAll(*only, *flame, strings.Split(*names, ","), *length, *goal, *quick)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -83,6 +85,7 @@ type bench struct {
 	goal   time.Duration // for the P95 of modes; 0 means none
 	redis  *redisServer  // nil means none
 	closed map[string]result
+	flame  string // the file of the flame graph
 }
 
 type table struct {
@@ -112,6 +115,7 @@ func tables() []table {
 		{"keys", (*bench).keysTable},
 		{"middleware", (*bench).middlewareTable},
 		{"notify", (*bench).notifyTable},
+		{"flame", (*bench).flameTable},
 		{"day", (*bench).dayTable},
 	}
 }
@@ -124,7 +128,7 @@ func tableNames() []string {
 	return names
 }
 
-func measureAll(only string, names []string, length, goal time.Duration, quick bool) error {
+func measureAll(only, flame string, names []string, length, goal time.Duration, quick bool) error {
 	match, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("-run: %w", err)
@@ -143,7 +147,7 @@ func measureAll(only string, names []string, length, goal time.Duration, quick b
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	debug.SetGCPercent(400) // the load's garbage is not what is measured
-	b := &bench{effort: much, only: match, length: length, goal: goal, closed: map[string]result{}}
+	b := &bench{effort: much, only: match, length: length, goal: goal, closed: map[string]result{}, flame: flame}
 	fmt.Printf("%s, %d cores, %v per case\n", runtime.Version(), runtime.NumCPU(), length)
 	if b.redis, err = startRedis(ctx); err != nil && goal > 0 {
 		return err
