@@ -51,7 +51,8 @@ build: ## build bin/headgate and the notification gateway's programs, static bin
 	@echo "built bin/headgate, bin/notify-gateway and bin/notify-sender $(VERSION)"
 
 demo: ## show the service at work behind a real Envoy
-	./scripts/demo.sh $(ARGS)
+	@[ -x "$${HEADGATE_TESTENV_DIR:-$$HOME/.cache/headgate-testenv}/envoy-1.40.0/envoy" ] || ./scripts/setup-testenv.sh envoy
+	@go run ./test/demo $(ARGS)
 
 demo-llm: ## show what 200 clients of a language model spend, without and with reservations
 	@[ -x "$${HEADGATE_TESTENV_DIR:-$$HOME/.cache/headgate-testenv}/envoy-1.40.0/envoy" ] || ./scripts/setup-testenv.sh

@@ -59,8 +59,7 @@ func startExample(t *testing.T, env environment, file, grpc string) (*service, *
 // TestDemoNamesTheLimitingRule runs what make demo does.
 func TestDemoNamesTheLimitingRule(t *testing.T) {
 	onEnvoys(t, func(t *testing.T, env environment) {
-		out, err := exec.Command(demo, "-headgate", program, "-envoy", testenv.Require(t, "envoy-"+env.envoy),
-			"-examples", filepath.Join(sources, exampleDir)).CombinedOutput()
+		out, err := exec.Command(demo, "-headgate", program, "-envoy", env.envoy, "-root", sources).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "shop/route_pay.tenant:payments") {
 			t.Errorf("the demo: %v\n%s", err, out)
 		}

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 		if program, err = testenv.BuildHeadgate(root, dir, "-ldflags", "-X main.version="+version); err != nil {
 			return err
 		}
-		demo, err = testenv.Build(root, dir, "./internal/app/demo")
+		demo, err = testenv.Build(root, dir, "./test/demo")
 		return err
 	})
 }
