@@ -77,7 +77,8 @@ check: lint ## check format, vet, staticcheck and the tests that need no server,
 # Every part runs even when an earlier one failed, so that one run shows all
 # that is broken; only without the servers there is no point in going on.
 # Up to three tests that failed run once more, alone, as a busy machine can make a test with real
-# servers fail. The summary names them. A data race or a crash is final.
+# servers fail. The summary names them. A data race or a crash is final. Three packages at a time keep
+# two cores busy, as tests wait for servers; those that drive programs measure time, and are two.
 test: setup ## run lint and all tests on all servers, many in a short form, and say what ran
 	@report=$$(mktemp -d); trap 'rm -rf "$$report"*' EXIT; \
 	export HEADGATE_TEST_REPORT=$$report HEADGATE_TEST_MUSTRUN GORACE="$(RACE_ENDS) $${GORACE:-}"; \
@@ -87,13 +88,13 @@ test: setup ## run lint and all tests on all servers, many in a short form, and 
 	run() { \
 		bin/gotestsum --format standard-quiet --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test \
 			--rerun-fails-abort-on-data-race --rerun-fails-report="$$report.again.$$1" --packages "$$(go list ./... | grep -E $$2)" -- \
-			$$3 -p 2 -timeout $(TEST_TIMEOUT); \
+			$$3 -timeout $(TEST_TIMEOUT); \
 	}; \
 	if HEADGATE_TEST_MUSTRUN=$$(go run ./test/testenv/engines list); then \
 		go -C tools/gotestsum build -o ../../bin/gotestsum gotest.tools/gotestsum && \
-		run race "-v $(PLAIN)" "$(RACE)" || tests=FAILED; \
+		run race "-v $(PLAIN)" "$(RACE) -p 3" || tests=FAILED; \
 		echo "== tests that drive programs"; \
-		run plain "$(PLAIN)" "$(PLAIN_RACE)" || tests=FAILED; \
+		run plain "$(PLAIN)" "$(PLAIN_RACE) -p 2" || tests=FAILED; \
 		echo "== tests of the program with Oracle's driver"; \
 		go test -tags godror -run 'TestOracleDriver|TestOracleLogin|TestOracleErrorKinds' ./internal/kit/sqldb ./slots/sqlstore || tests=FAILED; \
 		echo; \
