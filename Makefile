@@ -11,9 +11,14 @@ VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 20s
 TEST_TIMEOUT ?= 25m
 
-# SQLite is C that was translated to Go: the race detector has nothing to find in it, and
-# makes it ten times as slow.
-RACE = -race -gcflags=modernc.org/...=-race=false
+# SQLite is C that was translated to Go, and a YAML document is read by one goroutine: the race
+# detector has nothing to find in them, and makes them several times as slow.
+RACE = -race -gcflags=modernc.org/...=-race=false -gcflags=go.yaml.in/...=-race=false
+
+# These tests drive programs that are built without the race detector, or read files: make test
+# does without it there, too.
+PLAIN = /test/(attack|bench|chart|compat|e2e|llm|notify|repo)$$
+PLAIN_RACE =
 
 # A process with the race detector sleeps for a second at its end, and these are hundreds: each
 # package's tests, and what they start.
@@ -73,18 +78,24 @@ check: lint ## check format, vet, staticcheck and the tests that need no server,
 # Every part runs even when an earlier one failed, so that one run shows all
 # that is broken; only without the servers there is no point in going on.
 # Up to three tests that failed run once more, alone, as a busy machine can make a test with real
-# servers fail. The summary names them. A data race or a crash is final.
+# servers fail. The summary names them. A data race or a crash is final. Three packages at a time keep
+# two cores busy, as tests wait for servers; those that drive programs measure time, and are two.
 test: setup ## run lint and all tests on all servers, many in a short form, and say what ran
-	@report=$$(mktemp -d); trap 'rm -rf "$$report" "$$report.again"' EXIT; \
+	@report=$$(mktemp -d); trap 'rm -rf "$$report"*' EXIT; \
 	export HEADGATE_TEST_REPORT=$$report HEADGATE_TEST_MUSTRUN GORACE="$(RACE_ENDS) $${GORACE:-}"; \
 	lint=passed tests=passed engines=passed; \
 	$(MAKE) lint || lint=FAILED; \
 	echo "== tests, with the race detector (the first build takes a minute or two)"; \
+	run() { \
+		bin/gotestsum --format standard-quiet --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test \
+			--rerun-fails-abort-on-data-race --rerun-fails-report="$$report.again.$$1" --packages "$$(go list ./... | grep -E $$2)" -- \
+			$$3 -timeout $(TEST_TIMEOUT); \
+	}; \
 	if HEADGATE_TEST_MUSTRUN=$$(go run ./test/testenv/engines list); then \
 		go -C tools/gotestsum build -o ../../bin/gotestsum gotest.tools/gotestsum && \
-		bin/gotestsum --format standard-quiet --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test \
-			--rerun-fails-abort-on-data-race --rerun-fails-report="$$report.again" --packages ./... -- \
-			$(RACE) -p 2 -timeout $(TEST_TIMEOUT) || tests=FAILED; \
+		run race "-v $(PLAIN)" "$(RACE) -p 3" || tests=FAILED; \
+		echo "== tests that drive programs"; \
+		run plain "$(PLAIN)" "$(PLAIN_RACE) -p 2" || tests=FAILED; \
 		echo "== tests of the program with Oracle's driver"; \
 		go test -tags godror -run 'TestOracleDriver|TestOracleLogin|TestOracleErrorKinds' ./internal/kit/sqldb ./slots/sqlstore || tests=FAILED; \
 		echo; \
@@ -94,13 +105,14 @@ test: setup ## run lint and all tests on all servers, many in a short form, and 
 		tests=FAILED engines=FAILED; \
 	fi; \
 	echo; \
-	if [ -s "$$report.again" ]; then echo "tests that failed at first:"; cat "$$report.again"; echo; fi; \
+	again=$$(cat "$$report".again.* 2>/dev/null || true); \
+	if [ -n "$$again" ]; then echo "tests that failed at first:"; echo "$$again"; echo; fi; \
 	echo "summary: lint $$lint, tests $$tests, engines $$engines ($$SECONDS s)"; \
 	[ "$$lint $$tests $$engines" = "passed passed passed" ]
 
 # CONTRIBUTING.md says what make test leaves to it. It takes hours.
 test-all: ## make test with every test in its long form; a nightly workflow runs it
-	HEADGATE_TEST_LONG=1 $(MAKE) test TEST_TIMEOUT=3h
+	HEADGATE_TEST_LONG=1 $(MAKE) test TEST_TIMEOUT=3h PLAIN_RACE="$(RACE)"
 
 # In make test, random tests have a seed that is always the same, and a short form.
 hunt: setup ## run the random tests with other seeds, in their long form (SEEDS=20)

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/backendtest"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/test/random"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -128,10 +129,7 @@ func heap() int64 {
 
 // TestManyKeysKeepMemoryFlat: memory stays flat however many keys clients think of.
 func TestManyKeysKeepMemoryFlat(t *testing.T) {
-	keys, bound := 300_000, 10_000
-	if testing.Short() {
-		keys = 100_000
-	}
+	keys, bound := random.Times(60_000, 300_000), 10_000
 	for _, step := range []limit.Instant{1, 1000} { // full of live state, or with time to expire
 		b := New(Config{MaxKeys: bound})
 		flat(t, b, keys, bound, step)

@@ -82,6 +82,23 @@ func withoutNamespace(t *testing.T, all []object) []object {
 func TestKustomizeInstallsInOneCommand(t *testing.T) {
 	manifests := testenv.Require(t, testenv.Manifests)
 	k := testenv.StartKubernetes(t)
+	t.Run("kubectl", func(t *testing.T) {
+		kubectl, err := exec.LookPath("kubectl")
+		if err != nil {
+			t.Skip("not run: there is no kubectl on this system")
+		}
+		dir, err := filepath.Abs(examples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			code, out, errOut := testenv.RunProgram(t, kubectl, []string{"HOME=" + t.TempDir()}, "--kubeconfig",
+				k.Kubeconfig, "apply", "-k", dir)
+			if code != 0 || !strings.Contains(out, "deployment.apps/headgate ") {
+				t.Errorf("kubectl apply -k: exit code %d\n%s%s", code, out, errOut)
+			}
+		}
+	})
 	for _, dir := range []string{"", "redis"} {
 		dir, err := filepath.Abs(filepath.Join(examples, dir))
 		if err != nil {
@@ -96,7 +113,7 @@ func TestKustomizeInstallsInOneCommand(t *testing.T) {
 			if o["kind"] != "Namespace" {
 				path = strings.Replace(collection(t, o), "/"+namespace+"/", "/headgate/", 1)
 			}
-			// Both have the same names. What is there already was still validated.
+			// All have the same names. What is there already was still validated.
 			if _, wrong := k.Create(path, o); wrong != "" && !strings.Contains(wrong, "AlreadyExists") {
 				t.Errorf("%s: %v %v: %s", dir, o["kind"], at(o, "metadata", "name"), wrong)
 			}
@@ -109,24 +126,6 @@ func TestKustomizeInstallsInOneCommand(t *testing.T) {
 			}
 		}
 	}
-	t.Run("kubectl", func(t *testing.T) {
-		kubectl, err := exec.LookPath("kubectl")
-		if err != nil {
-			t.Skip("not run: there is no kubectl on this system")
-		}
-		fresh := testenv.StartKubernetes(t)
-		dir, err := filepath.Abs(examples)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range 2 {
-			code, out, errOut := testenv.RunProgram(t, kubectl, []string{"HOME=" + t.TempDir()}, "--kubeconfig",
-				fresh.Kubeconfig, "apply", "-k", dir)
-			if code != 0 || !strings.Contains(out, "deployment.apps/headgate ") {
-				t.Errorf("kubectl apply -k: exit code %d\n%s%s", code, out, errOut)
-			}
-		}
-	})
 }
 
 // renderExample is what the chart renders for the rules, and the values if there are any, of

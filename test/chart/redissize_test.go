@@ -47,17 +47,19 @@ func TestRedisSizes(t *testing.T) {
 		over, _ := strconv.Atoi(regexp.MustCompile(`used_memory_overhead:(\d+)`).FindStringSubmatch(info)[1])
 		return n + over
 	}
-	// grow asks once about each of many counters and returns how much each has grown.
+	// grow asks once about each of many counters, some in each call, and returns how much each has grown.
 	const counters = 8192 // a table of Redis' that is full
 	grow := func(key string) int {
 		t.Helper()
 		before := used()
-		for i := range counters {
-			name := fmt.Sprintf("tenant-%08d", i)
-			_, err := client.ShouldRateLimit(ctx,
-				&rls.RateLimitRequest{Domain: "all", Descriptors: []*common.RateLimitDescriptor{
-					{Entries: []*common.RateLimitDescriptor_Entry{{Key: key, Value: name}}}}})
-			if err != nil {
+		for i := 0; i < counters; {
+			req := &rls.RateLimitRequest{Domain: "all"}
+			for range 16 { // of which a call may have leases at most
+				req.Descriptors = append(req.Descriptors, &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{
+					{Key: key, Value: fmt.Sprintf("tenant-%08d", i)}}})
+				i++
+			}
+			if _, err := client.ShouldRateLimit(ctx, req); err != nil {
 				t.Fatal(err)
 			}
 		}
