@@ -250,7 +250,16 @@ func (sr *splitRequest) forgetTaken() {
 		for j, i := range p.ops {
 			op, out := sr.op(p, j), &sr.out.Outcomes[i]
 			lease := op.Limit.Is(limit.Leased)
-			for before := range p.ops[:j+1] {
+			earlier := p.ops[:j+1]
+			if !lease && p.verdict.Admitted && !sr.recorded(p, op) {
+				earlier = p.ops
+				for k := range p.ops {
+					if sr.op(p, k).Key == op.Key { // the last one says what all have left
+						out.Remaining = p.verdict.Outcomes[k].Remaining
+					}
+				}
+			}
+			for before := range earlier {
 				other := sr.op(p, before)
 				switch {
 				case other.Key != op.Key || !sr.taken(p, before):

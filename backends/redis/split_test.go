@@ -74,6 +74,44 @@ func TestRefusedRequestsAdmitNobody(t *testing.T) {
 	}
 }
 
+// TestRefusedRequestsSayWhatIsLeft: when another slot refuses a request, its ops say what is left once all that it took
+// is given back, as they do on one server: also those that ask before others take.
+func TestRefusedRequestsSayWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	s := testenv.StartRedisCluster(t)
+	b := open(t, "redis+cluster://"+strings.Join(s.Addrs, ","))
+	saturates := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 10, Window: time.Hour,
+		Overflow: limit.Saturate})
+	never := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 0, Window: time.Hour})
+	for name, ops := range map[string][]limit.Op{
+		"what is charged alone": {{Limit: saturates.Strict()}, {Limit: saturates.Strict(), Cost: 2, Each: true}},
+		"what saturates":        {{Limit: saturates, Cost: 1}, {Limit: saturates}, {Limit: saturates, Cost: 10, Shadow: true}},
+		"what is given back": {{Limit: saturates, Cost: 1}, {Limit: saturates}, {Limit: saturates, Cost: 2, Each: true},
+			{Limit: saturates, Cost: 3}},
+	} {
+		group := strconv.FormatUint(rand.Uint64(), 36)
+		for i := range ops {
+			ops[i].Key = limit.Key{Group: group + "a", Limit: "f"}
+		}
+		ops = append(ops, limit.Op{Key: limit.Key{Group: group + "b", Limit: "f"}, Limit: never, Cost: 1})
+		req := limit.Request{Ops: ops}
+		var want limit.Verdict
+		limit.Decide(make([]limit.State, len(ops)), &req, limit.InstantOf(time.Now()), &want, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		out := make([]limit.Verdict, 1)
+		b.Take(ctx, []limit.Request{req}, out)
+		cancel()
+		if out[0].Err != nil {
+			t.Fatal(out[0].Err)
+		}
+		for i := range ops {
+			if got, want := out[0].Outcomes[i].Remaining, want.Outcomes[i].Remaining; got != want {
+				t.Errorf("%s: op %d of %d says that %d units are left, want %d", name, i, len(ops), got, want)
+			}
+		}
+	}
+}
+
 // wantWithin checks that no stretch of time has more admissions than the limit
 // allows in one.
 func wantWithin(t *testing.T, l *limit.Limit, admitted []limit.Instant) {
