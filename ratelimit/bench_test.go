@@ -74,7 +74,7 @@ func (c *decideCase) begin(b *testing.B, seen []sink) (decide func(i int)) {
 	defer func() { sinks = all }()
 	be := memory.New(memory.Config{})
 	s, err := New(Config{
-		Backend: be, Caps: memory.Caps(), Local: be, Log: slog.New(slog.DiscardHandler),
+		Backend: be, Caps: memory.Caps(), Local: be, Log: slog.New(slog.DiscardHandler), Encoder: Wire.Encoder,
 		Now: func() limit.Instant { return limit.InstantOf(time.Now()) },
 	}, set)
 	if err != nil {
@@ -82,10 +82,7 @@ func (c *decideCase) begin(b *testing.B, seen []sink) (decide func(i int)) {
 	}
 	var encoded [][]byte
 	for _, v := range c.values {
-		e := appendStringField(appendStringField(nil, fieldEntryKey, "k"), fieldEntryValue, v)
-		d := appendBytesField(nil, fieldDescriptorEntries, e)
-		encoded = append(encoded, appendBytesField(appendStringField(nil, fieldRequestDomain, "d"),
-			fieldRequestDescriptors, d))
+		encoded = append(encoded, encodedRequest(b, "k="+v))
 	}
 	var req Request
 	var resp Response
@@ -104,11 +101,11 @@ func (c *decideCase) begin(b *testing.B, seen []sink) (decide func(i int)) {
 		}
 	})
 	return func(i int) {
-		if err := req.Decode(encoded[i%len(encoded)]); err != nil {
+		if err := Wire.Decode(&req, encoded[i%len(encoded)]); err != nil {
 			b.Fatal(err)
 		}
 		s.Decide(ctx, reqs, resps)
-		out = resp.AppendTo(out[:0])
+		out = Wire.Append(&resp, out[:0])
 	}
 }
 
@@ -174,7 +171,7 @@ func BenchmarkLease(b *testing.B) {
 	}
 	be := memory.New(memory.Config{})
 	s, err := New(Config{
-		Backend: be, Caps: memory.Caps(), Local: be, Log: slog.New(slog.DiscardHandler),
+		Backend: be, Caps: memory.Caps(), Local: be, Log: slog.New(slog.DiscardHandler), Encoder: Wire.Encoder,
 		Now: func() limit.Instant { return limit.InstantOf(time.Now()) },
 	}, set)
 	if err != nil {
@@ -188,7 +185,7 @@ func BenchmarkLease(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Decide(ctx, ask, resps)
-		out = resp.AppendTo(out[:0])
+		out = Wire.Append(&resp, out[:0])
 		token := resp.metadata[len(resp.metadata)-1]
 		end[0].Descriptors[0].Entries[1].Value = tokenIn(token)
 		s.Decide(ctx, end, resps)
@@ -229,7 +226,7 @@ func BenchmarkBudget(b *testing.B) {
 			}
 			be := memory.New(memory.Config{})
 			s, err := New(Config{Backend: be, Caps: memory.Caps(), Local: be, Log: slog.New(slog.DiscardHandler),
-				Now: func() limit.Instant { return limit.InstantOf(time.Now()) }}, set)
+				Encoder: Wire.Encoder, Now: func() limit.Instant { return limit.InstantOf(time.Now()) }}, set)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -239,12 +236,12 @@ func BenchmarkBudget(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				s.Decide(ctx, row.ask, resps)
-				out = resp.AppendTo(out[:0])
+				out = Wire.Append(&resp, out[:0])
 				if row.name == "settle" {
 					row.end[0].Descriptors[0].Entries[1].Value = tokenIn(resp.metadata[0])
 				}
 				s.Decide(ctx, row.end, resps)
-				out = resp.AppendTo(out[:0])
+				out = Wire.Append(&resp, out[:0])
 			}
 			if n := be.Stats().Leases; n != 0 || resp.Err != nil || len(out) == 0 {
 				b.Fatalf("%d reservations are left, error %v", n, resp.Err)

@@ -31,6 +31,8 @@ type engine struct {
 	watch     *insight.Watch
 	traffic   insight.Traffic
 	known     atomic.Pointer[costTable] // see costs
+
+	answeredBy map[string]map[descriptors.FailurePolicy][]byte // see policyNotes
 }
 
 // snapshot returns the policies in force.
@@ -271,7 +273,7 @@ func (c *call) conclusion(ctx context.Context, b *batch) *decision {
 func (b *batch) release() {
 	for i := range b.calls {
 		c := &b.calls[i]
-		if i >= keptLarge && c.req.size > smallMessage {
+		if i >= keptLarge && c.req.Size > smallMessage {
 			*c = call{}
 			continue
 		}

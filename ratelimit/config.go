@@ -88,6 +88,8 @@ type Config struct {
 	// Dry: requests are decided to learn what the answers would be. Sinks that report what is served are left out.
 	Dry bool
 
+	// Encoder encodes for transports; nil: all callers are in this process.
+	Encoder  Encoder
 	Headers  Headers
 	Metadata bool // add domain, descriptors and hits to dynamic_metadata
 	// UnitMultipliers sends windows that are no whole unit with

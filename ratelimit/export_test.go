@@ -5,11 +5,17 @@ import "testing"
 // What the tests in package ratelimit_test need, which serve a service by package transport.
 type Harness = harness
 
+// Wire is package messages, which imports this one: link_test.go sets it.
+var Wire struct {
+	Encoder Encoder
+	Decode  func(r *Request, message []byte) error
+	Append  func(r *Response, b []byte) []byte
+}
+
 const (
-	MaxDescriptors = maxDescriptors
-	BasicRules     = basic
-	FailingRules   = failing
-	InFlightRules  = inFlightRules
+	BasicRules    = basic
+	FailingRules  = failing
+	InFlightRules = inFlightRules
 )
 
 var (

@@ -100,7 +100,7 @@ func (c *call) addToken(b *batch) {
 	if key == "" {
 		key = DefaultLeaseKey
 	}
-	c.tokens = appendTextMetadata(c.tokens[:0], key, token)
+	c.tokens = b.engine.conf.Encoder.AppendText(c.tokens[:0], key, token)
 }
 
 // abandonUnclear abandons the leases of a call if the backend may have granted

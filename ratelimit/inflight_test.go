@@ -52,7 +52,7 @@ descriptors:
 func decoded(t *testing.T, r *Response) *rls.RateLimitResponse {
 	t.Helper()
 	m := new(rls.RateLimitResponse)
-	if err := proto.Unmarshal(r.AppendTo(nil), m); err != nil {
+	if err := proto.Unmarshal(Wire.Append(r, nil), m); err != nil {
 		t.Fatal(err)
 	}
 	return m

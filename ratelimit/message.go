@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
@@ -38,7 +39,8 @@ type Request struct {
 	// NoLease fails a call that would get a lease, because its caller could not end it.
 	NoLease bool
 
-	size int // bytes of the message that it was decoded from
+	// Size is how many bytes the message had that it was decoded from; 0: there was none.
+	Size int
 }
 
 // An Estimate is what a request may cost, 0 if that is not known.
@@ -58,7 +60,7 @@ const maxMetadata = 256
 // Release drops what a request must not keep that is used again, as the strings of a large message. place is the
 // request's place in its slice. Release returns false if the request itself must not be kept.
 func (r *Request) Release(place int) bool {
-	if r.size <= smallMessage {
+	if r.Size <= smallMessage {
 		return true
 	}
 	r.Domain = ""
@@ -123,8 +125,32 @@ type Response struct {
 
 	told     bool           // Inside may be filled
 	granted  []leases.Grant // leases that the response is about to hand out
-	metadata [][]byte       // encoded Structs that make up dynamic_metadata
+	metadata [][]byte       // see Metadata
 }
+
+// Metadata returns the parts that make up dynamic_metadata together, as the [Encoder] has encoded them.
+func (r *Response) Metadata() [][]byte { return r.metadata }
+
+// An Encoder encodes what is prepared for responses before there is one, as the transports send it. Package
+// internal/wire/messages has Envoy's form. A service without one answers callers in this process.
+type Encoder interface {
+	// Limit encodes a limit for statuses, under the operator's name for it; multipliers as in [Config].
+	Limit(name string, l *limit.Limit, multipliers bool) []byte
+	// Struct encodes a part of dynamic_metadata.
+	Struct(m map[string]any) []byte
+	// AppendText appends a part of dynamic_metadata that has one text.
+	AppendText(b []byte, key, value string) []byte
+	// Question encodes a request as a part of dynamic_metadata.
+	Question(r *Request) []byte
+}
+
+// unsent encodes nothing: nobody reads it.
+type unsent struct{}
+
+func (unsent) Limit(string, *limit.Limit, bool) []byte { return nil }
+func (unsent) Struct(map[string]any) []byte            { return nil }
+func (unsent) AppendText(b []byte, _, _ string) []byte { return b }
+func (unsent) Question(*Request) []byte                { return nil }
 
 // A Status is the answer to one descriptor.
 type Status struct {
@@ -136,6 +162,14 @@ type Status struct {
 	Reset int64
 
 	limit *limitView // that decided; nil if none did
+}
+
+// Limit returns the limit that decided, as the [Encoder] has encoded it; false if none did.
+func (s *Status) Limit() (encoded []byte, ok bool) {
+	if s.limit == nil {
+		return nil, false
+	}
+	return s.limit.current, true
 }
 
 // An Error is a call that cannot be answered. Code is a gRPC status code.
@@ -193,6 +227,8 @@ func (r *Response) Forget() {
 		r.Inside, r.told = Inside{}, false
 	}
 }
+
+func clampUint32(n int64) uint32 { return uint32(min(max(n, 0), 1<<32-1)) }
 
 func invalid(format string, args ...any) *Error {
 	return &Error{Code: codeInvalid, Message: fmt.Sprintf(format, args...)}

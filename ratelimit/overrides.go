@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -8,6 +9,32 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
 )
+
+// An Override is a limit that a request has for one of its descriptors.
+type Override struct {
+	RequestsPerUnit uint32
+	Unit            Unit
+	Multiplier      uint32 // zero counts as one
+}
+
+// A Unit is the unit of a limit as Envoy's API numbers it. Requests
+// (envoy.type.v3.RateLimitUnit) and responses (RateLimitResponse.RateLimit.Unit)
+// agree on the numbers.
+type Unit int32
+
+// Length returns the unit's length, zero for UNKNOWN and undefined units.
+func (u Unit) Length() time.Duration {
+	known, _ := units.Numbered(int32(u))
+	return known.Length
+}
+
+// String returns the unit's name in capitals, as the API spells it.
+func (u Unit) String() string {
+	if known, ok := units.Numbered(int32(u)); ok {
+		return strings.ToUpper(known.Name)
+	}
+	return "UNKNOWN"
+}
 
 // An overrideCache keeps the compiled limits of overrides. When it is full, it is
 // emptied.
@@ -108,7 +135,7 @@ func newOverrideView(o Override, conf *Config) (*ruleView, error) {
 		KeyPart: "o:" + window.String(),
 	}, conf)}
 	v.limits[0].name = "override"
-	v.limits[0].refused = encodeMetadata(map[string]any{"rule": "override"})
+	v.limits[0].refused = conf.Encoder.AppendText(nil, "rule", "override")
 	v.series = conf.Metrics.override()
 	v.count()
 	return v, nil

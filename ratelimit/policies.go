@@ -123,7 +123,7 @@ func (p *policyViews) derive(f policies.Figures) *ruleView {
 		quota: p.own.quota, meta: p.own.meta, series: p.own.series, keys: p.own.keys, reserve: p.own.reserve}
 	lv := *own
 	lv.limit, lv.keyPart = l, l.Algorithm().KeyLetter()+own.keyPart[1:]
-	lv.current = encodeCurrentLimit(lv.label, l, p.conf.UnitMultipliers)
+	lv.current = p.conf.Encoder.Limit(lv.label, l, p.conf.UnitMultipliers)
 	v.limits = []limitView{lv}
 	return v
 }

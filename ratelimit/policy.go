@@ -117,7 +117,7 @@ type cause struct {
 	message  string // in logs
 	policy   func(*ruleView) descriptors.FailurePolicy
 	outcomes map[descriptors.FailurePolicy]Outcome
-	metadata map[descriptors.FailurePolicy][]byte // what a response's dynamic_metadata says
+	note     string // in a response's dynamic_metadata: the key whose value is the policy
 }
 
 var (
@@ -128,7 +128,7 @@ var (
 			descriptors.FailAllow: OutcomeFailedOpen, descriptors.FailDeny: OutcomeFailedClosed,
 			descriptors.FailError: OutcomeFailedError,
 		},
-		metadata: policyMetadata("degraded"),
+		note: "degraded",
 	}
 	overloaded = &cause{
 		label: "overload", message: "more requests than the backend can be asked about, answered by policy ",
@@ -137,18 +137,22 @@ var (
 			descriptors.FailAllow: OutcomeOverload, descriptors.FailDeny: OutcomeOverload,
 			descriptors.FailError: OutcomeOverload,
 		},
-		metadata: policyMetadata("overloaded"),
+		note: "overloaded",
 	}
 	// recalled: the store could not be asked, and had refused the same until later than now. No policy answers.
-	recalled = &cause{label: "recalled", metadata: policyMetadata("recalled")}
+	recalled = &cause{label: "recalled", note: "recalled"}
 )
 
-func policyMetadata(key string) map[descriptors.FailurePolicy][]byte {
-	m := map[descriptors.FailurePolicy][]byte{}
-	for _, p := range strictness {
-		m[p] = encodeMetadata(map[string]any{key: p.String()})
+// policyNotes returns what a response's dynamic_metadata says of each cause and policy, by the note of the cause.
+func policyNotes(encoder Encoder) map[string]map[descriptors.FailurePolicy][]byte {
+	notes := map[string]map[descriptors.FailurePolicy][]byte{}
+	for _, c := range []*cause{backendFailed, overloaded, recalled} {
+		notes[c.note] = map[descriptors.FailurePolicy][]byte{}
+		for _, p := range strictness {
+			notes[c.note][p] = encoder.AppendText(nil, c.note, p.String())
+		}
 	}
-	return m
+	return notes
 }
 
 // strictness orders the policies. The last one among a request's rules decides

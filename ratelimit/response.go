@@ -102,7 +102,7 @@ func (c *call) addResponse(content string, headers []descriptors.Header) {
 func addMetadata(b *batch, c *call) {
 	add := func(encoded []byte) { c.resp.metadata = append(c.resp.metadata, encoded) }
 	if c.cause != nil {
-		add(c.cause.metadata[c.strictest])
+		add(b.engine.answeredBy[c.cause.note][c.strictest])
 	}
 	if d := c.refuses; c.resp.OverLimit {
 		if d.tier != nil {
@@ -111,21 +111,21 @@ func addMetadata(b *batch, c *call) {
 			add(d.limit.refused)
 		}
 	}
-	c.addRuleMetadata()
+	c.addRuleMetadata(b.engine.conf.Encoder)
 	if b.engine.conf.Metadata && c.resp.Err == nil {
-		add(encodeMetadata(c.req.describe()))
+		add(b.engine.conf.Encoder.Question(c.req))
 	}
 	if len(c.tokens) > 0 {
 		add(c.tokens)
 	}
 	if c.units > 0 {
-		add(appendTextMetadata(nil, "reserved", strconv.FormatInt(c.units, 10)))
+		add(b.engine.conf.Encoder.AppendText(nil, "reserved", strconv.FormatInt(c.units, 10)))
 	}
 }
 
 // addRuleMetadata adds what rules say under `metadata`, merged: the first
 // descriptor's value wins, maps merge level by level.
-func (c *call) addRuleMetadata() {
+func (c *call) addRuleMetadata(encoder Encoder) {
 	var one *ruleView
 	var merged map[string]any
 	for i := range c.decisions {
@@ -144,7 +144,7 @@ func (c *call) addRuleMetadata() {
 	}
 	switch {
 	case merged != nil:
-		c.resp.metadata = append(c.resp.metadata, encodeMetadata(map[string]any{"metadata": merged}))
+		c.resp.metadata = append(c.resp.metadata, encoder.Struct(map[string]any{"metadata": merged}))
 	case one != nil:
 		c.resp.metadata = append(c.resp.metadata, one.meta)
 	}
@@ -166,39 +166,4 @@ func merge(into, from map[string]any) map[string]any {
 		}
 	}
 	return into
-}
-
-// describe renders the request as the reference service's dynamic metadata do.
-func (r *Request) describe() map[string]any {
-	list := make([]any, len(r.Descriptors))
-	for i := range r.Descriptors {
-		list[i] = r.Descriptors[i].describe()
-	}
-	m := map[string]any{"domain": r.Domain, "descriptors": list}
-	if r.Hits != 0 {
-		m["hitsAddend"] = float64(r.Hits)
-	}
-	return m
-}
-
-func (d *Descriptor) describe() map[string]any {
-	m := map[string]any{"entries": entryStrings(d.Entries)}
-	if d.HasOverride {
-		m["limit"] = map[string]any{
-			"requestsPerUnit": float64(d.Override.RequestsPerUnit),
-			"unit":            d.Override.Unit.String(),
-		}
-	}
-	if d.HasHits {
-		m["hitsAddend"] = float64(d.Hits)
-	}
-	return m
-}
-
-func entryStrings(entries []descriptors.Entry) []any {
-	out := make([]any, len(entries))
-	for i, e := range entries {
-		out[i] = e.Key + "=" + e.Value
-	}
-	return out
 }

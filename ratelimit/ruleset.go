@@ -163,7 +163,7 @@ func (w *viewer) view(r *descriptors.Rule) *ruleView {
 	conf := w.conf
 	v := &ruleView{rule: r, quota: r.Quota || conf.QuotaMode}
 	if r.Metadata != nil {
-		v.meta = encodeMetadata(map[string]any{"metadata": r.Metadata})
+		v.meta = conf.Encoder.Struct(map[string]any{"metadata": r.Metadata})
 	}
 	charge := r.Charge
 	if charge == descriptors.ChargeDefault {
@@ -283,8 +283,8 @@ func newLimitView(r *descriptors.Rule, rl *descriptors.RuleLimit, conf *Config) 
 
 		reserved: rl.Reserved,
 
-		current: encodeCurrentLimit(rl.Name, rl.Limit, conf.UnitMultipliers),
-		refused: appendTextMetadata(nil, "rule", name),
+		current: conf.Encoder.Limit(rl.Name, rl.Limit, conf.UnitMultipliers),
+		refused: conf.Encoder.AppendText(nil, "rule", name),
 	}
 }
 
@@ -292,7 +292,7 @@ func newInFlightView(r *descriptors.Rule, conf *Config) limitView {
 	c := r.Concurrency
 	lv := newLimitView(r, &descriptors.RuleLimit{Limit: c.Limit, KeyPart: c.KeyPart}, conf)
 	lv.inFlight, lv.domain, lv.rule = c, r.Domain, r.Path
-	lv.tiers = newTierViews(r, lv.name)
+	lv.tiers = newTierViews(r, lv.name, conf.Encoder)
 	return lv
 }
 
@@ -318,7 +318,7 @@ type tierView struct {
 	number   int
 }
 
-func newTierViews(rule *descriptors.Rule, name string) []tierView {
+func newTierViews(rule *descriptors.Rule, name string, encoder Encoder) []tierView {
 	tiers := make([]tierView, len(rule.Concurrency.Tiers))
 	for i := range tiers {
 		t, v := &rule.Concurrency.Tiers[i], &tiers[i]
@@ -326,7 +326,7 @@ func newTierViews(rule *descriptors.Rule, name string) []tierView {
 		if v.label == "" {
 			v.label = strconv.FormatInt(t.Threshold, 10)
 		}
-		v.refused = encodeMetadata(map[string]any{"rule": name, "tier": v.label, "deny_status": strconv.Itoa(t.Status)})
+		v.refused = encoder.Struct(map[string]any{"rule": name, "tier": v.label, "deny_status": strconv.Itoa(t.Status)})
 		if t.Status == 0 && t.Delay > 0 {
 			v.delay = strconv.FormatInt(t.Delay.Milliseconds(), 10)
 		}

@@ -43,10 +43,14 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 	if conf.OnOverload == descriptors.FailDefault {
 		conf.OnOverload = descriptors.FailDeny
 	}
+	if conf.Encoder == nil {
+		conf.Encoder = unsent{}
+	}
 	if conf.Timeout <= 0 {
 		conf.Timeout = DefaultTimeout
 	}
-	s := &Service{engine: engine{conf: conf, coverage: insight.NewCoverage(), watch: insight.NewWatch()},
+	s := &Service{engine: engine{conf: conf, coverage: insight.NewCoverage(), watch: insight.NewWatch(),
+		answeredBy: policyNotes(conf.Encoder)},
 		readers: readersFor(&conf), admits: admits(&conf)}
 	s.refusals.PerSecond, s.failures.PerSecond = refusalsPerSecond, failuresPerSecond
 	if conf.LogRefusals > 0 {

@@ -26,7 +26,7 @@ descriptors:
     concurrency: [{threshold: 5, response: {statusCode: 429}}]
 `)
 	for _, auto := range []bool{false, true} {
-		conf := Config{ShareAuto: auto}
+		conf := Config{ShareAuto: auto, Encoder: unsent{}}
 		rs, _ := newRuleset(set, nil, &conf)
 		byRule := map[string][]*limit.Limit{}
 		for _, v := range rs.views {

@@ -17,7 +17,7 @@ type sink struct {
 var sinks = []sink{
 	{see: tellInside},
 	{see: addHeaders, wanted: served},
-	{see: addMetadata, wanted: served},
+	{see: addMetadata, wanted: func(c *Config) bool { return served(c) && c.Encoder != unsent{} }},
 	{see: countDecisions, wanted: served, flush: flushCounters},
 	{see: countHits, wanted: func(c *Config) bool { return c.Hits != nil }},
 	{see: countByPolicy, wanted: func(c *Config) bool { return c.Policies != nil }, flush: flushPolicies},

@@ -21,6 +21,7 @@ import (
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/app/candidate"
 	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/wire/messages"
 	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -104,7 +105,7 @@ func (c benchCase) service(storeURL string) (service *ratelimit.Service, m *rate
 	}
 	conf := ratelimit.Config{
 		Backend: st.Backend, Caps: st.Caps, Local: st.Local, Log: slog.New(slog.DiscardHandler), Metrics: m,
-		Now:     st.Now,
+		Now: st.Now, Encoder: messages.Encoder{},
 		Headers: ratelimit.Headers{RetryAfter: "Retry-After", Rule: "x-headgate-rule"},
 		Margin:  2 * time.Millisecond,
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/internal/kit/web"
+	"github.com/headgate-rls/headgate/internal/wire/messages"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -148,6 +149,7 @@ func (l *limits) serviceConfig() ratelimit.Config {
 	c := l.conf.Decisions()
 	c.Backend, c.Caps, c.Local, c.Registry = l.store.Backend, l.store.Caps, l.store.Local, l.store.Registry
 	c.Now, c.Log, c.Leases, c.Replica = l.store.Now, l.log, l.leaseSigner(), rand.Uint32()
+	c.Encoder = messages.Encoder{}
 	return c
 }
 
