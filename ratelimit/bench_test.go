@@ -56,7 +56,7 @@ type decideCase struct {
 }
 
 func (c *decideCase) run(b *testing.B) {
-	decide := c.begin(b, sinks)
+	decide := c.begin(b, sinks, NewInsight())
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		decide(i)
@@ -64,7 +64,7 @@ func (c *decideCase) run(b *testing.B) {
 }
 
 // begin returns what decides the i-th request, from decoding to encoding, shown to these sinks.
-func (c *decideCase) begin(b *testing.B, seen []sink) (decide func(i int)) {
+func (c *decideCase) begin(b *testing.B, seen []sink, more ...Sink) (decide func(i int)) {
 	set, problems := rulefile.Load([]rulefile.Source{{Name: "bench", Data: []byte(c.rules.String())}}, rulefile.Options{})
 	if set == nil {
 		b.Fatal(problems)
@@ -75,7 +75,7 @@ func (c *decideCase) begin(b *testing.B, seen []sink) (decide func(i int)) {
 	be := memory.New(memory.Config{})
 	s, err := New(Config{
 		Backend: be, Caps: memory.Caps(), Local: be, Log: slog.New(slog.DiscardHandler), Encoder: Wire.Encoder,
-		Now: func() limit.Instant { return limit.InstantOf(time.Now()) },
+		Now: func() limit.Instant { return limit.InstantOf(time.Now()) }, Sinks: more,
 	}, set)
 	if err != nil {
 		b.Fatal(err)
@@ -109,9 +109,6 @@ func (c *decideCase) begin(b *testing.B, seen []sink) (decide func(i int)) {
 	}
 }
 
-// kept are the sinks that keep who is limited.
-var kept = []func(*batch, *call){coverDescriptors, countTraffic, watchKeys}
-
 // BenchmarkKept is what it costs to keep who is limited: what a request takes more with these sinks than without them,
 // by the fastest of many short runs of both in turn. docs/performance.md has it as a share of a whole call.
 func BenchmarkKept(b *testing.B) {
@@ -119,17 +116,16 @@ func BenchmarkKept(b *testing.B) {
 		name       string
 		keys       int
 		most, used uint32
-		kept       []func(*batch, *call)
+		kept       []Sink // beside coverDescriptors
 	}{
-		{"admitted", 1000, 4_000_000_000, 0, kept}, {"near", 1000, 4_000_000_000, 3_500_000_000, kept},
-		{"denied", 1000, 0, 0, kept}, {"coverage alone", 1000, 4_000_000_000, 0, kept[:1]},
+		{"admitted", 1000, 4_000_000_000, 0, []Sink{NewInsight()}},
+		{"near", 1000, 4_000_000_000, 3_500_000_000, []Sink{NewInsight()}},
+		{"denied", 1000, 0, 0, []Sink{NewInsight()}}, {"coverage alone", 1000, 4_000_000_000, 0, nil},
 	} {
 		without := slices.DeleteFunc(slices.Clone(sinks), func(s sink) bool {
-			return slices.ContainsFunc(row.kept, func(f func(*batch, *call)) bool {
-				return reflect.ValueOf(f).Pointer() == reflect.ValueOf(s.see).Pointer()
-			})
+			return reflect.ValueOf(coverDescriptors).Pointer() == reflect.ValueOf(s.see).Pointer()
 		})
-		if len(without) != len(sinks)-len(row.kept) {
+		if len(without) != len(sinks)-1 {
 			b.Fatalf("%d sinks are left of %d", len(without), len(sinks))
 		}
 		b.Run(row.name, func(b *testing.B) {
@@ -139,7 +135,7 @@ func BenchmarkKept(b *testing.B) {
 			for i := range row.keys {
 				c.values = append(c.values, fmt.Sprint("visitor-", i))
 			}
-			variants := []func(int){c.begin(b, sinks), c.begin(b, without)}
+			variants := []func(int){c.begin(b, sinks, row.kept...), c.begin(b, without)}
 			least := []time.Duration{time.Hour, time.Hour}
 			const calls = 2000
 			for b.Loop() {

@@ -45,6 +45,8 @@ type Config struct {
 	Hits HitMetrics
 	// Tracer makes spans of calls; nil: there are none.
 	Tracer Tracer
+	// Sinks read all decisions, beside those of this package.
+	Sinks []Sink
 	// Taps see all requests that are decided.
 	Taps []Tap
 	// NearLimit is the part of a limit from which hits are near it, for Hits.

@@ -2,10 +2,12 @@ package ratelimit
 
 import (
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
@@ -101,6 +103,32 @@ type Descriptor struct {
 	Refund bool
 }
 
+// An Override is a limit that a request has for one of its descriptors.
+type Override struct {
+	RequestsPerUnit uint32
+	Unit            Unit
+	Multiplier      uint32 // zero counts as one
+}
+
+// A Unit is the unit of a limit as Envoy's API numbers it. Requests
+// (envoy.type.v3.RateLimitUnit) and responses (RateLimitResponse.RateLimit.Unit)
+// agree on the numbers.
+type Unit int32
+
+// Length returns the unit's length, zero for UNKNOWN and undefined units.
+func (u Unit) Length() time.Duration {
+	known, _ := units.Numbered(int32(u))
+	return known.Length
+}
+
+// String returns the unit's name in capitals, as the API spells it.
+func (u Unit) String() string {
+	if known, ok := units.Numbered(int32(u)); ok {
+		return strings.ToUpper(known.Name)
+	}
+	return "UNKNOWN"
+}
+
 // A Response is what to answer to one [Request].
 type Response struct {
 	// Err, if set, fails the call; the other fields are then meaningless.
@@ -161,7 +189,7 @@ type Status struct {
 	// if OverLimit, else how long until the limit is as good as unused.
 	Reset int64
 
-	limit *limitView // that decided; nil if none did
+	limit *LimitView // that decided; nil if none did
 }
 
 // Limit returns the limit that decided, as the [Encoder] has encoded it; false if none did.

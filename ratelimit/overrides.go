@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"strings"
 	"sync"
 	"time"
 
@@ -9,32 +8,6 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
 )
-
-// An Override is a limit that a request has for one of its descriptors.
-type Override struct {
-	RequestsPerUnit uint32
-	Unit            Unit
-	Multiplier      uint32 // zero counts as one
-}
-
-// A Unit is the unit of a limit as Envoy's API numbers it. Requests
-// (envoy.type.v3.RateLimitUnit) and responses (RateLimitResponse.RateLimit.Unit)
-// agree on the numbers.
-type Unit int32
-
-// Length returns the unit's length, zero for UNKNOWN and undefined units.
-func (u Unit) Length() time.Duration {
-	known, _ := units.Numbered(int32(u))
-	return known.Length
-}
-
-// String returns the unit's name in capitals, as the API spells it.
-func (u Unit) String() string {
-	if known, ok := units.Numbered(int32(u)); ok {
-		return strings.ToUpper(known.Name)
-	}
-	return "UNKNOWN"
-}
 
 // An overrideCache keeps the compiled limits of overrides. When it is full, it is
 // emptied.
@@ -89,9 +62,9 @@ func (v *ruleView) inPlaceOf(rule *ruleView) {
 	own.shadow, v.keys = own.shadow || rule.rule.Shadow, rule.keys
 	for i := range rule.limits {
 		l := &rule.limits[i]
-		if l.limit.Algorithm() == limit.FixedWindow && l.limit.Window() == own.limit.Window() {
+		if l.Limit.Algorithm() == limit.FixedWindow && l.Limit.Window() == own.Limit.Window() {
 			own.keyPart, own.shadow, v.sharesCounter = l.keyPart, own.shadow || l.shadow, true
-			own.limit = sameWindows(own.limit, l.limit)
+			own.Limit = sameWindows(own.Limit, l.Limit)
 			return
 		}
 	}
@@ -128,13 +101,13 @@ func newOverrideView(o Override, conf *Config) (*ruleView, error) {
 	r := &descriptors.Rule{Path: "override"}
 	v := &ruleView{rule: r, each: conf.Charge == descriptors.ChargeEach, onError: conf.OnBackendError,
 		onOverload: conf.OnOverload, quota: conf.QuotaMode, override: true}
-	v.limits = []limitView{newLimitView(r, &descriptors.RuleLimit{
+	v.limits = []LimitView{newLimitView(r, &descriptors.RuleLimit{
 		Limit: l,
 		// The window is part of the key, as the reference has it: callers may
 		// bring different limits for the same descriptor.
 		KeyPart: "o:" + window.String(),
 	}, conf)}
-	v.limits[0].name = "override"
+	v.limits[0].Name = "override"
 	v.limits[0].refused = conf.Encoder.AppendText(nil, "rule", "override")
 	v.series = conf.Metrics.override()
 	v.count()

@@ -174,10 +174,10 @@ func TestOneSnapshotDecidesASlice(t *testing.T) {
 	for deadline := time.Now().Add(20 * time.Second); (len(seen) < 2 || seen[1<<30]+seen[1<<31] < 1000) &&
 		time.Now().Before(deadline); {
 		h.Decide(t.Context(), reqs, resps)
-		first := resps[0].Statuses[0].limit.limit.Max()
+		first := resps[0].Statuses[0].limit.Limit.Max()
 		for i, resp := range resps {
 			for j := range resp.Statuses {
-				if most := resp.Statuses[j].limit.limit.Max(); most != first {
+				if most := resp.Statuses[j].limit.Limit.Max(); most != first {
 					t.Fatalf("descriptor %d of call %d is decided by a policy of %d, the first one by one of %d", j, i, most, first)
 				}
 			}

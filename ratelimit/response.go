@@ -10,48 +10,48 @@ import (
 )
 
 // addHeaders adds the headers about limits, and what only a refusal has: headers of its own, and a body.
-func addHeaders(b *batch, c *call) {
+func addHeaders(b *Batch, c *Call) {
 	h := &b.engine.conf.Headers
 	if h.Limit != "" || h.Remaining != "" || h.Reset != "" || h.IETF {
 		c.addLimitHeaders(h)
 	}
-	if c.resp.OverLimit {
+	if c.Response.OverLimit {
 		c.addRefusalHeaders(h)
 	}
 }
 
-func (c *call) addLimitHeaders(h *Headers) {
+func (c *Call) addLimitHeaders(h *Headers) {
 	d := c.closest()
 	if d == nil {
 		return
 	}
-	c.addHeader(h.Limit, strconv.FormatUint(uint64(clampUint32(d.limit.limit.Max())), 10))
+	c.addHeader(h.Limit, strconv.FormatUint(uint64(clampUint32(d.Limit.Limit.Max())), 10))
 	c.addHeader(h.Remaining, strconv.FormatUint(uint64(d.status.Remaining), 10))
 	c.addHeader(h.Reset, strconv.FormatInt(d.status.Reset, 10))
 	if h.IETF {
-		c.addIETF(d.limit, d.status)
+		c.addIETF(d.Limit, d.status)
 	}
 }
 
-func (c *call) addRefusalHeaders(h *Headers) {
-	d := c.refuses
-	if d.wait != limit.Never && (d.tier == nil || !d.tier.hasRetry) {
-		c.addHeader(h.RetryAfter, strconv.FormatInt(max(units.CeilSeconds(d.wait), 1), 10))
+func (c *Call) addRefusalHeaders(h *Headers) {
+	d := c.Refuses
+	if d.Wait != limit.Never && (d.Tier == nil || !d.Tier.hasRetry) {
+		c.addHeader(h.RetryAfter, strconv.FormatInt(max(units.CeilSeconds(d.Wait), 1), 10))
 	}
-	c.addHeader(h.Rule, d.limit.name)
-	if t := d.tier; t != nil {
+	c.addHeader(h.Rule, d.Limit.Name)
+	if t := d.Tier; t != nil {
 		c.addResponse(t.Content, t.Headers)
 	} else if r := d.view.rule.Response; r != nil {
 		c.addResponse(r.Content, r.Headers)
 	}
 }
 
-func (c *call) addIETF(view *limitView, st *Status) {
-	window := view.limit.Window()
-	if view.limit.Is(limit.Leased) { // it is the life of a lease
+func (c *Call) addIETF(view *LimitView, st *Status) {
+	window := view.Limit.Window()
+	if view.Limit.Is(limit.Leased) { // it is the life of a lease
 		window = 0
 	}
-	policy, state := IETFFields(view.label, view.limit.Max(), window, int64(st.Remaining), st.Reset)
+	policy, state := IETFFields(view.label, view.Limit.Max(), window, int64(st.Remaining), st.Reset)
 	c.addHeader("RateLimit-Policy", policy)
 	c.addHeader("RateLimit", state)
 }
@@ -73,47 +73,47 @@ func IETFFields(name string, most int64, window time.Duration, remaining, reset 
 
 // closest returns the decision that headers are about: the one that refuses, else the one with the least left; nil
 // if no limit applies.
-func (c *call) closest() *decision {
-	if c.refuses != nil {
-		return c.refuses
+func (c *Call) closest() *Decision {
+	if c.Refuses != nil {
+		return c.Refuses
 	}
-	var best *decision
-	for i := range c.decisions {
-		if d := &c.decisions[i]; d.limit != nil && (best == nil || d.status.Remaining < best.status.Remaining) {
+	var best *Decision
+	for i := range c.Decisions {
+		if d := &c.Decisions[i]; d.Limit != nil && (best == nil || d.status.Remaining < best.status.Remaining) {
 			best = d
 		}
 	}
 	return best
 }
 
-func (c *call) addHeader(name, value string) {
+func (c *Call) addHeader(name, value string) {
 	if name != "" {
-		c.resp.Headers = append(c.resp.Headers, descriptors.Header{Name: name, Value: value})
+		c.Response.Headers = append(c.Response.Headers, descriptors.Header{Name: name, Value: value})
 	}
 }
 
-func (c *call) addResponse(content string, headers []descriptors.Header) {
-	c.resp.Body = content
-	c.resp.Headers = append(c.resp.Headers, headers...)
+func (c *Call) addResponse(content string, headers []descriptors.Header) {
+	c.Response.Body = content
+	c.Response.Headers = append(c.Response.Headers, headers...)
 }
 
 // addMetadata makes the response's dynamic_metadata: the policy that answered, the rule that refuses, the metadata of
 // rules whose descriptors are admitted, on request the question itself, and the token of a lease.
-func addMetadata(b *batch, c *call) {
-	add := func(encoded []byte) { c.resp.metadata = append(c.resp.metadata, encoded) }
+func addMetadata(b *Batch, c *Call) {
+	add := func(encoded []byte) { c.Response.metadata = append(c.Response.metadata, encoded) }
 	if c.cause != nil {
 		add(b.engine.answeredBy[c.cause.note][c.strictest])
 	}
-	if d := c.refuses; c.resp.OverLimit {
-		if d.tier != nil {
-			add(d.tier.refused)
+	if d := c.Refuses; c.Response.OverLimit {
+		if d.Tier != nil {
+			add(d.Tier.refused)
 		} else {
-			add(d.limit.refused)
+			add(d.Limit.refused)
 		}
 	}
 	c.addRuleMetadata(b.engine.conf.Encoder)
-	if b.engine.conf.Metadata && c.resp.Err == nil {
-		add(b.engine.conf.Encoder.Question(c.req))
+	if b.engine.conf.Metadata && c.Response.Err == nil {
+		add(b.engine.conf.Encoder.Question(c.Request))
 	}
 	if len(c.tokens) > 0 {
 		add(c.tokens)
@@ -125,12 +125,12 @@ func addMetadata(b *batch, c *call) {
 
 // addRuleMetadata adds what rules say under `metadata`, merged: the first
 // descriptor's value wins, maps merge level by level.
-func (c *call) addRuleMetadata(encoder Encoder) {
+func (c *Call) addRuleMetadata(encoder Encoder) {
 	var one *ruleView
 	var merged map[string]any
-	for i := range c.decisions {
-		v := c.decisions[i].view
-		if v == nil || v.meta == nil || c.decisions[i].status.OverLimit {
+	for i := range c.Decisions {
+		v := c.Decisions[i].view
+		if v == nil || v.meta == nil || c.Decisions[i].status.OverLimit {
 			continue
 		}
 		switch {
@@ -144,9 +144,9 @@ func (c *call) addRuleMetadata(encoder Encoder) {
 	}
 	switch {
 	case merged != nil:
-		c.resp.metadata = append(c.resp.metadata, encoder.Struct(map[string]any{"metadata": merged}))
+		c.Response.metadata = append(c.Response.metadata, encoder.Struct(map[string]any{"metadata": merged}))
 	case one != nil:
-		c.resp.metadata = append(c.resp.metadata, one.meta)
+		c.Response.metadata = append(c.Response.metadata, one.meta)
 	}
 }
 

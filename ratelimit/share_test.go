@@ -31,7 +31,7 @@ descriptors:
 		byRule := map[string][]*limit.Limit{}
 		for _, v := range rs.views {
 			for i := range v.limits {
-				byRule[v.rule.Path] = append(byRule[v.rule.Path], v.limits[i].limit)
+				byRule[v.rule.Path] = append(byRule[v.rule.Path], v.limits[i].Limit)
 			}
 		}
 		want := int64(0)

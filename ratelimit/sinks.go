@@ -1,15 +1,18 @@
 package ratelimit
 
-// A sink reads the decisions of calls when all is known of them, and makes one thing of them: a part of the
-// response, counts, a line in the log, a span. It changes no decision.
+// A Sink reads the decisions of calls when all is known of them, and makes one thing of them. It changes no decision.
+// See is called once for each call, in their order, by several goroutines at once, and keeps nothing of it. A call that
+// failed before anything was decided has no decisions.
+type Sink interface{ See(*Batch, *Call) }
+
+// A sink is one of this package: it makes a part of the response, counts, a line in the log, a span.
 type sink struct {
 	// wanted reports whether a service has the sink; nil: every one has.
 	wanted func(*Config) bool
-	// see is called once for each call, in their order. A call that failed before anything was decided has no
-	// decisions.
-	see func(*batch, *call)
+	// see is as in Sink.
+	see func(*Batch, *Call)
 	// flush, if set, is called after the last call of a slice.
-	flush func(*batch)
+	flush func(*Batch)
 }
 
 // sinks are what reads decisions, in this order. To add a fact, write it into [decision] and have
@@ -18,13 +21,11 @@ var sinks = []sink{
 	{see: tellInside},
 	{see: addHeaders, wanted: served},
 	{see: addMetadata, wanted: func(c *Config) bool { return served(c) && c.Encoder != unsent{} }},
-	{see: countDecisions, wanted: served, flush: flushCounters},
+	{see: countDecisions, wanted: served},
 	{see: countHits, wanted: func(c *Config) bool { return c.Hits != nil }},
 	{see: countByPolicy, wanted: func(c *Config) bool { return c.Policies != nil }, flush: flushPolicies},
 	{see: coverDescriptors, wanted: served},
 	{see: warnOfUnknownDomain, wanted: served},
-	{see: countTraffic, wanted: served},
-	{see: watchKeys, wanted: served},
 	{see: logRefusal, wanted: served},
 	{see: showTaps, wanted: func(c *Config) bool { return len(c.Taps) > 0 }},
 	{see: traceCall, wanted: func(c *Config) bool { return c.Tracer != nil }},
@@ -35,11 +36,11 @@ func served(c *Config) bool { return !c.Dry }
 
 // readers are the functions of the sinks that a service has.
 type readers struct {
-	see   []func(*batch, *call)
-	flush []func(*batch)
+	see   []func(*Batch, *Call)
+	flush []func(*Batch)
 }
 
-// readersFor returns the functions of the sinks that a service with this Config has.
+// readersFor returns the functions of the sinks that a service with this Config has: those above, and its own.
 func readersFor(conf *Config) (r readers) {
 	for _, s := range sinks {
 		if s.wanted != nil && !s.wanted(conf) {
@@ -50,11 +51,14 @@ func readersFor(conf *Config) (r readers) {
 			r.flush = append(r.flush, s.flush)
 		}
 	}
+	for _, s := range conf.Sinks {
+		r.see = append(r.see, s.See)
+	}
 	return r
 }
 
 // read shows the calls of a slice to the sinks.
-func (r *readers) read(b *batch) {
+func (r *readers) read(b *Batch) {
 	for i := range b.calls {
 		c := &b.calls[i]
 		for _, see := range r.see {
@@ -64,4 +68,5 @@ func (r *readers) read(b *batch) {
 	for _, flush := range r.flush {
 		flush(b)
 	}
+	b.tally.flush()
 }

@@ -20,8 +20,8 @@ const (
 	recordedEvery = 300_000 // µs: a flood leaves the refusals of minutes, not those of a moment
 )
 
-// NearPart is how much of a limit must be left for a key to count as near it: a part in NearPart.
-const NearPart = 4
+// nearPart is how much of a limit must be left for a key to count as near it: a part in nearPart.
+const nearPart = 4
 
 // A Watch keeps who is refused, who is near a limit, and the last refusals. It may be used concurrently.
 type Watch struct {

@@ -1,4 +1,4 @@
-package insight
+package ratelimit
 
 import (
 	"hash/maphash"
@@ -204,24 +204,4 @@ func (c *Coverage) RulesChanged() {
 			s.Named.Store(false)
 		}
 	}
-}
-
-// Traffic counts the calls that a process answers. It may be used concurrently.
-type Traffic struct {
-	// Answers counts all calls that were decided, Refused those that were refused, and ByPolicy those that a failure
-	// policy answered.
-	Answers, Refused, ByPolicy metrics.Counter
-
-	seen Shape // its time only
-}
-
-// Seen notes a call at an instant, in µs since 1970.
-func (t *Traffic) Seen(now int64) { t.seen.Seen(now) }
-
-// Last returns when the last call was seen, to the second; the zero time if none was.
-func (t *Traffic) Last() (last time.Time) {
-	if t.seen.last.Load() > 0 {
-		last = t.seen.Last()
-	}
-	return last
 }
