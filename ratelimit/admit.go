@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -82,7 +81,7 @@ func (s *Service) Admit(ctx context.Context, domain string, entries []descriptor
 		return false, o
 	}
 	a.Limit, a.Name, a.Rule = lv.Limit, lv.label, lv.Name
-	a.Remaining, a.Reset = clampUint32(out.Remaining), units.CeilSeconds(out.Reset)
+	a.Remaining, a.Reset = clampUint32(out.Remaining), ceilSeconds(out.Reset)
 	s.countAdmitted(o, v, domain, entries)
 	s.begun.Put(o)
 	return true, nil

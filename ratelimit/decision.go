@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -72,7 +71,7 @@ func (c *Call) concludeCounted(d *Decision, shadowMode bool) {
 		wait = out.Retry
 	}
 	st := d.status
-	st.limit, st.Remaining, st.Reset = view, clampUint32(out.Remaining), units.CeilSeconds(wait)
+	st.limit, st.Remaining, st.Reset = view, clampUint32(out.Remaining), ceilSeconds(wait)
 	st.OverLimit = !out.Admitted && !view.shadow
 	d.Counted, d.At, d.Limit, d.Tier, d.Wait = true, at, view, view.tier(out), out.Retry
 	switch {

@@ -256,6 +256,9 @@ func (r *Response) Forget() {
 	}
 }
 
+// ceilSeconds returns a wait in whole seconds, rounded up.
+func ceilSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
 func clampUint32(n int64) uint32 { return uint32(min(max(n, 0), 1<<32-1)) }
 
 func invalid(format string, args ...any) *Error {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -36,7 +35,7 @@ func (c *Call) addLimitHeaders(h *Headers) {
 func (c *Call) addRefusalHeaders(h *Headers) {
 	d := c.Refuses
 	if d.Wait != limit.Never && (d.Tier == nil || !d.Tier.hasRetry) {
-		c.addHeader(h.RetryAfter, strconv.FormatInt(max(units.CeilSeconds(d.Wait), 1), 10))
+		c.addHeader(h.RetryAfter, strconv.FormatInt(max(ceilSeconds(d.Wait), 1), 10))
 	}
 	c.addHeader(h.Rule, d.Limit.Name)
 	if t := d.Tier; t != nil {
@@ -66,7 +65,7 @@ func IETFFields(name string, most int64, window time.Duration, remaining, reset 
 	}
 	policy = `"` + name + `";q=` + strconv.FormatUint(uint64(clampUint32(most)), 10)
 	if window > 0 {
-		policy += ";w=" + strconv.FormatInt(units.CeilSeconds(window), 10)
+		policy += ";w=" + strconv.FormatInt(ceilSeconds(window), 10)
 	}
 	return policy, `"` + name + `";r=` + strconv.FormatInt(remaining, 10) + ";t=" + strconv.FormatInt(reset, 10)
 }
