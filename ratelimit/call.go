@@ -135,7 +135,6 @@ type Call struct {
 	// Requests in flight.
 	holder      string          // of the leases that the call gets
 	lease       leases.Lease    // that the call gets
-	tokens      []byte          // encoded metadata with its token
 	returns     []leases.Return // leases that came back with the call
 	firstReturn int             // index into batch.takes of the first of returns that has ops
 
@@ -187,7 +186,7 @@ func (b *Batch) start(engine *engine, reqs []*Request, resps []*Response) {
 func (c *Call) begin(req *Request, resp *Response) {
 	c.Request, c.Response, c.takeIndex, c.holder = req, resp, -1, ""
 	c.Verdict, c.cause, c.failure, c.Refuses = nil, nil, nil, nil
-	c.Ops, c.views, c.returns, c.tokens = c.Ops[:0], c.views[:0], c.returns[:0], c.tokens[:0]
+	c.Ops, c.views, c.returns = c.Ops[:0], c.views[:0], c.returns[:0]
 	c.estimate, c.units, c.reserved, c.ends, c.settling = 0, 0, c.reserved[:0], c.ends[:0], c.settling[:0]
 	c.Response.reset(len(c.Request.Descriptors))
 }

@@ -101,7 +101,7 @@ func (c *Call) addToken(b *Batch) {
 	if key == "" {
 		key = DefaultLeaseKey
 	}
-	c.tokens = b.engine.conf.Encoder.AppendText(c.tokens[:0], key, token)
+	c.Response.token = b.engine.conf.Encoder.AppendText(c.Response.token[:0], key, token)
 }
 
 // abandonUnclear abandons the leases of a call if the backend may have granted

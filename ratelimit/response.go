@@ -114,8 +114,8 @@ func addMetadata(b *Batch, c *Call) {
 	if b.engine.conf.Metadata && c.Response.Err == nil {
 		add(b.engine.conf.Encoder.Question(c.Request))
 	}
-	if len(c.tokens) > 0 {
-		add(c.tokens)
+	if len(c.Response.token) > 0 {
+		add(c.Response.token)
 	}
 	if c.units > 0 {
 		add(b.engine.conf.Encoder.AppendText(nil, "reserved", strconv.FormatInt(c.units, 10)))
