@@ -28,8 +28,6 @@ type engine struct {
 	coverage  *Coverage
 	reloads   reloads
 	known     atomic.Pointer[costTable] // see costs
-
-	answeredBy map[string]map[descriptors.FailurePolicy][]byte // see policyNotes
 }
 
 // snapshot returns the policies in force.

@@ -155,6 +155,7 @@ type Response struct {
 	granted  []leases.Grant // leases that the response is about to hand out
 	metadata [][]byte       // see Metadata
 	token    []byte         // the part of it with the token of a lease
+	note     []byte         // the part of it with the policy that answered
 }
 
 // Metadata returns the parts that make up dynamic_metadata together, as the [Encoder] has encoded them.
@@ -240,7 +241,7 @@ func (r *Response) reset(n int) {
 	r.Forget()
 	r.Err, r.OverLimit, r.Body, r.Degraded, r.Uncounted = nil, false, "", false, false
 	r.Statuses, r.Headers, r.RequestHeaders = r.Statuses[:n], r.Headers[:0], r.RequestHeaders[:0]
-	r.granted, r.metadata, r.token = r.granted[:0], r.metadata[:0], r.token[:0]
+	r.granted, r.metadata, r.token, r.note = r.granted[:0], r.metadata[:0], r.token[:0], r.note[:0]
 	clear(r.Statuses)
 }
 

@@ -143,18 +143,6 @@ var (
 	recalled = &Cause{Label: "recalled", note: "recalled"}
 )
 
-// policyNotes returns what a response's dynamic_metadata says of each cause and policy, by the note of the cause.
-func policyNotes(encoder Encoder) map[string]map[descriptors.FailurePolicy][]byte {
-	notes := map[string]map[descriptors.FailurePolicy][]byte{}
-	for _, c := range []*Cause{backendFailed, overloaded, recalled} {
-		notes[c.note] = map[descriptors.FailurePolicy][]byte{}
-		for _, p := range strictness {
-			notes[c.note][p] = encoder.AppendText(nil, c.note, p.String())
-		}
-	}
-	return notes
-}
-
 // strictness orders the policies. The last one among a request's rules decides
 // about the whole request. Deny comes after error, because a proxy may admit a
 // request after an error.

@@ -241,8 +241,6 @@ func countByPolicy(b *Batch, c *Call) {
 	}
 }
 
-func flushPolicies(b *Batch) { b.byPolicy.flush() }
-
 // policyRecorders has the recorders of one rule, and of those that take its place under the same
 // label. Each is made when a policy first decides.
 type policyRecorders struct {

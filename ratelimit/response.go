@@ -101,7 +101,8 @@ func (c *Call) addResponse(content string, headers []descriptors.Header) {
 func addMetadata(b *Batch, c *Call) {
 	add := func(encoded []byte) { c.Response.metadata = append(c.Response.metadata, encoded) }
 	if c.cause != nil {
-		add(b.engine.answeredBy[c.cause.note][c.strictest])
+		c.Response.note = b.engine.conf.Encoder.AppendText(c.Response.note[:0], c.cause.note, c.strictest.String())
+		add(c.Response.note)
 	}
 	if d := c.Refuses; c.Response.OverLimit {
 		if d.Tier != nil {

@@ -48,8 +48,7 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 	if conf.Timeout <= 0 {
 		conf.Timeout = DefaultTimeout
 	}
-	s := &Service{engine: engine{conf: conf, coverage: NewCoverage(), answeredBy: policyNotes(conf.Encoder)},
-		readers: readersFor(&conf), admits: admits(&conf)}
+	s := &Service{engine: engine{conf: conf, coverage: NewCoverage()}, readers: readersFor(&conf), admits: admits(&conf)}
 	s.refusals.PerSecond, s.failures.PerSecond = refusalsPerSecond, failuresPerSecond
 	if conf.LogRefusals > 0 {
 		s.refusals.PerSecond = int64(conf.LogRefusals)

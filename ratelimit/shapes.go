@@ -73,8 +73,13 @@ func (s *Shape) Seen(now int64) {
 	}
 }
 
-// Last returns when a descriptor was seen last, to the second.
-func (s *Shape) Last() time.Time { return time.UnixMicro(s.last.Load()) }
+// Last returns when a descriptor was seen last, to the second; the zero time if none was.
+func (s *Shape) Last() (last time.Time) {
+	if at := s.last.Load(); at > 0 {
+		last = time.UnixMicro(at)
+	}
+	return last
+}
 
 func (s *Shape) is(domain string, entries []descriptors.Entry) bool {
 	if s.Domain != domain || len(s.Keys) != len(entries) {
@@ -190,7 +195,7 @@ func (c *Coverage) Shapes() (list []*Shape) {
 // LastAsked returns when a descriptor of a domain was seen last; the zero time if none was.
 func (c *Coverage) LastAsked(domain string) (last time.Time) {
 	for _, s := range c.Shapes() {
-		if s.Domain == domain && s.last.Load() > 0 && s.Last().After(last) {
+		if s.Domain == domain && s.Last().After(last) {
 			last = s.Last()
 		}
 	}

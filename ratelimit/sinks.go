@@ -11,11 +11,9 @@ type sink struct {
 	wanted func(*Config) bool
 	// see is as in Sink.
 	see func(*Batch, *Call)
-	// flush, if set, is called after the last call of a slice.
-	flush func(*Batch)
 }
 
-// sinks are what reads decisions, in this order. To add a fact, write it into [decision] and have
+// sinks are what reads decisions, in this order. To add a fact, write it into [Decision] and have
 // a sink read it; to add a reader, add a row.
 var sinks = []sink{
 	{see: tellInside},
@@ -23,7 +21,7 @@ var sinks = []sink{
 	{see: addMetadata, wanted: func(c *Config) bool { return served(c) && c.Encoder != unsent{} }},
 	{see: countDecisions, wanted: served},
 	{see: countHits, wanted: func(c *Config) bool { return c.Hits != nil }},
-	{see: countByPolicy, wanted: func(c *Config) bool { return c.Policies != nil }, flush: flushPolicies},
+	{see: countByPolicy, wanted: func(c *Config) bool { return c.Policies != nil }},
 	{see: coverDescriptors, wanted: served},
 	{see: warnOfUnknownDomain, wanted: served},
 	{see: logRefusal, wanted: served},
@@ -35,38 +33,29 @@ var sinks = []sink{
 func served(c *Config) bool { return !c.Dry }
 
 // readers are the functions of the sinks that a service has.
-type readers struct {
-	see   []func(*Batch, *Call)
-	flush []func(*Batch)
-}
+type readers []func(*Batch, *Call)
 
 // readersFor returns the functions of the sinks that a service with this Config has: those above, and its own.
 func readersFor(conf *Config) (r readers) {
 	for _, s := range sinks {
-		if s.wanted != nil && !s.wanted(conf) {
-			continue
-		}
-		r.see = append(r.see, s.see)
-		if s.flush != nil {
-			r.flush = append(r.flush, s.flush)
+		if s.wanted == nil || s.wanted(conf) {
+			r = append(r, s.see)
 		}
 	}
 	for _, s := range conf.Sinks {
-		r.see = append(r.see, s.See)
+		r = append(r, s.See)
 	}
 	return r
 }
 
-// read shows the calls of a slice to the sinks.
-func (r *readers) read(b *Batch) {
+// read shows the calls of a slice to the sinks, and writes what they have counted.
+func (r readers) read(b *Batch) {
 	for i := range b.calls {
 		c := &b.calls[i]
-		for _, see := range r.see {
+		for _, see := range r {
 			see(b, c)
 		}
 	}
-	for _, flush := range r.flush {
-		flush(b)
-	}
 	b.tally.flush()
+	b.byPolicy.flush()
 }

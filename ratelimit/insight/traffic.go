@@ -1,7 +1,6 @@
 package insight
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/kit/metrics"
@@ -14,24 +13,14 @@ type Traffic struct {
 	// policy answered.
 	Answers, Refused, ByPolicy metrics.Counter
 
-	last atomic.Int64 // in µs since 1970
+	seen ratelimit.Shape // its time only
 }
 
 // Seen notes a call at an instant, in µs since 1970.
-func (t *Traffic) Seen(now int64) {
-	const second = 1_000_000
-	if now-t.last.Load() >= second { // most find it written
-		t.last.Store(now)
-	}
-}
+func (t *Traffic) Seen(now int64) { t.seen.Seen(now) }
 
 // Last returns when the last call was seen, to the second; the zero time if none was.
-func (t *Traffic) Last() (last time.Time) {
-	if at := t.last.Load(); at > 0 {
-		last = time.UnixMicro(at)
-	}
-	return last
-}
+func (t *Traffic) Last() time.Time { return t.seen.Last() }
 
 // see counts an answer.
 func (t *Traffic) see(b *ratelimit.Batch, c *ratelimit.Call) {
