@@ -88,8 +88,9 @@ func traceID(req *Request) string {
 	return req.Parent.Trace()
 }
 
-// abandon ends the leases that resp grants in the background.
-func (e *engine) abandon(resp *Response) {
+// Abandon ends the leases that resp grants, because its caller does not receive
+// it. It does so in the background.
+func (e *engine) Abandon(resp *Response) {
 	for i := range resp.granted {
 		e.leases.Abandon(&resp.granted[i])
 	}
@@ -150,10 +151,7 @@ const maxRemaining = math.MaxUint32
 
 // start matches every request and collects the requests to the backend.
 func (b *Batch) start(engine *engine, reqs []*Request, resps []*Response) {
-	b.engine, b.rules = engine, engine.rules.Load()
-	if engine.conf.Policies != nil {
-		b.policies = engine.conf.Policies.Snapshot()
-	}
+	b.engine, b.rules, b.policies = engine, engine.rules.Load(), engine.snapshot()
 	b.calls = grow(b.calls, len(reqs))
 	b.takes, b.returns, b.at = b.takes[:0], false, 0
 	for i := range reqs {

@@ -93,7 +93,7 @@ func (c *Call) addToken(b *Batch) {
 	}
 	c.lease.Domain = "" // keeps the request's memory alive
 	if err != nil {
-		b.engine.abandon(c.Response)
+		b.engine.Abandon(c.Response)
 		c.Response.Err = invalid("%v", err)
 		return
 	}

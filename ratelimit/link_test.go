@@ -8,6 +8,6 @@ import (
 
 func init() {
 	w := &ratelimit.Wire
-	ratelimit.NewInsight = func() ratelimit.Sink { return insight.New() }
+	ratelimit.NewInsight = func() ratelimit.Sink { return insight.NewWatch() }
 	w.Encoder, w.Decode, w.Append = messages.Encoder{}, messages.Decode, messages.Append
 }

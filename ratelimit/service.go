@@ -208,12 +208,6 @@ func (s *Service) QueueReturns(req *Request) {
 	}
 }
 
-// Abandon ends the leases that resp grants, because its caller does not receive
-// it. It does so in the background.
-func (s *Service) Abandon(resp *Response) {
-	s.abandon(resp)
-}
-
 // Undo returns a function that abandons resp's leases, for a caller that may not
 // receive resp; nil if resp grants no leases. The function keeps nothing of resp, and about size bytes in memory.
 func (s *Service) Undo(resp *Response) (undo func(), size int) {

@@ -26,13 +26,13 @@ descriptors:
 // A watched is a service with an insight.
 type watched struct {
 	*ratelimit.Harness
-	*insight.Insight
+	*insight.Watch
 }
 
 func watch(t *testing.T, change ...func(*ratelimit.Config)) *watched {
-	w := &watched{Insight: insight.New()}
+	w := &watched{Watch: insight.NewWatch()}
 	w.Harness = ratelimit.Setup(t, watchedRules, append(change, func(c *ratelimit.Config) {
-		c.Sinks = []ratelimit.Sink{w.Insight}
+		c.Sinks = []ratelimit.Sink{w.Watch}
 	})...)
 	return w
 }

@@ -24,7 +24,7 @@ const timeout = 10 * time.Second
 // Config is what the handlers need. All fields must be set.
 type Config struct {
 	Service *ratelimit.Service
-	Insight *insight.Insight // of the service
+	Watch   *insight.Watch // of the service
 	// List lists the keys of the store, as backends.Lister says.
 	List func(ctx context.Context, after string, n int) (keys []limit.Key, next string, err error)
 	// Ready says how the parts of the service are.

@@ -2,20 +2,11 @@ package insight
 
 import "github.com/headgate-rls/headgate/ratelimit"
 
-// An Insight is what one process has seen: it goes into [ratelimit.Config].Sinks.
-type Insight struct {
-	*Watch
-	Traffic Traffic
-}
-
-// New returns an insight that has seen nothing.
-func New() *Insight { return &Insight{Watch: NewWatch()} }
-
 // See implements [ratelimit.Sink]: it counts the answer, and notes who is refused, and who has little left of a limit.
-func (in *Insight) See(b *ratelimit.Batch, c *ratelimit.Call) {
-	in.Traffic.see(b, c)
+func (w *Watch) See(b *ratelimit.Batch, c *ratelimit.Call) {
+	w.Traffic.see(b, c)
 	if c.Response.OverLimit {
-		in.seeRefusal(b, c, c.Refuses)
+		w.seeRefusal(b, c, c.Refuses)
 		return
 	}
 	if c.Verdict == nil {
@@ -30,26 +21,26 @@ func (in *Insight) See(b *ratelimit.Batch, c *ratelimit.Call) {
 		if left > l.Capacity()/nearPart || d.Outcome != ratelimit.OutcomeOK {
 			continue
 		}
-		if !in.Approach(d.Limit.Name, c.Ops[d.At].Key.Group, b.Instant(), l, left) {
+		if !w.Approach(d.Limit.Name, c.Ops[d.At].Key.Group, b.Instant(), l, left) {
 			s := seen(b, c, d, d.At)
-			in.AddNear(&s, left)
+			w.AddNear(&s, left)
 		}
 	}
 }
 
 // seeRefusal counts a refusal, and records it if there is time.
-func (in *Insight) seeRefusal(b *ratelimit.Batch, c *ratelimit.Call, d *ratelimit.Decision) {
+func (w *Watch) seeRefusal(b *ratelimit.Batch, c *ratelimit.Call, d *ratelimit.Decision) {
 	at := d.First
 	if d.Counted {
 		at = d.At
 	}
-	kept, record := in.Refuse(d.Limit.Name, c.Ops[at].Key.Group, b.Instant())
+	kept, record := w.Refuse(d.Limit.Name, c.Ops[at].Key.Group, b.Instant())
 	if kept && !record {
 		return
 	}
 	s := seen(b, c, d, at)
 	if !kept {
-		record = in.AddRefused(&s) || record
+		record = w.AddRefused(&s) || record
 	}
 	if !record {
 		return
@@ -61,7 +52,7 @@ func (in *Insight) seeRefusal(b *ratelimit.Batch, c *ratelimit.Call, d *ratelimi
 	case d.Cause != nil:
 		r.Cause = d.Cause.Label
 	}
-	in.Record(&s, r)
+	w.Record(&s, r)
 }
 
 // seen is the descriptor of a decision, and the limit of one of its ops.

@@ -106,7 +106,7 @@ func (c benchCase) service(storeURL string) (service *ratelimit.Service, m *rate
 	}
 	conf := ratelimit.Config{
 		Backend: st.Backend, Caps: st.Caps, Local: st.Local, Log: slog.New(slog.DiscardHandler), Metrics: m,
-		Now: st.Now, Encoder: messages.Encoder{}, Sinks: []ratelimit.Sink{insight.New()},
+		Now: st.Now, Encoder: messages.Encoder{}, Sinks: []ratelimit.Sink{insight.NewWatch()},
 		Headers: ratelimit.Headers{RetryAfter: "Retry-After", Rule: "x-headgate-rule"},
 		Margin:  2 * time.Millisecond,
 	}

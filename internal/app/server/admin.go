@@ -60,7 +60,7 @@ var changeDocument []byte
 func (s *server) newAdminPaths(guard *web.Guard) (paths adminPaths, err error) {
 	documents := [][]byte{counters.OpenAPI(), changeDocument}
 	paths.counters = guard.Wrap(counters.New(counters.Config{
-		Service: s.limits.service, Insight: s.limits.insight, List: s.limits.store.List, Version: s.version, Log: s.log,
+		Service: s.limits.service, Watch: s.limits.watch, List: s.limits.store.List, Version: s.version, Log: s.log,
 		Ready: web.Readiness{Draining: s.phase.draining.Load, Parts: s.parts},
 		Fleet: s.limits.fleet, HashKeys: s.conf.Admin.Keys == config.HashedKeys,
 	}))

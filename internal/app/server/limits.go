@@ -37,7 +37,7 @@ type limits struct {
 	store   *stack.Stack
 	second  *stack.Stack // of limits per second, which store asks; nil without --backend-per-second
 	service *ratelimit.Service
-	insight *insight.Insight
+	watch   *insight.Watch
 	fleet   *fleet.Fleet
 	backend condition
 	pinged  atomic.Int64 // how long the backend took to answer the last time, in ns
@@ -53,7 +53,7 @@ type limits struct {
 // Policies, nil if there are none, take the place of the limits of rules that ask for them.
 func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, taps []ratelimit.Tap, log *slog.Logger,
 	metrics *serverMetrics, panics *background.Reporter, tracer ratelimit.Tracer) (*limits, error) {
-	l := &limits{conf: conf, log: log, migrated: !conf.BackendMigrate, insight: insight.New(),
+	l := &limits{conf: conf, log: log, migrated: !conf.BackendMigrate, watch: insight.NewWatch(),
 		answered: make(chan struct{})}
 	if err := chooseRules(l.conf); err != nil {
 		return nil, err
@@ -78,14 +78,14 @@ func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, taps
 	service := l.serviceConfig()
 	service.Policies, service.Metrics, service.Hits, service.Panics, service.Tracer = in, metrics.decisions,
 		metrics.hits(), panics, tracer
-	service.Taps, service.Sinks = taps, []ratelimit.Sink{l.insight}
+	service.Taps, service.Sinks = taps, []ratelimit.Sink{l.watch}
 	if l.service, err = ratelimit.New(service, l.rules.begin()); err != nil {
 		l.closeStore()
 		return nil, err
 	}
 	metrics.Add(l.service.Leases().Rows()...)
 	metrics.Add(l.service.Coverage().Rows()...)
-	l.fleet = newFleet(l.insight, l.store, service.Replica, log)
+	l.fleet = newFleet(l.watch, l.store, service.Replica, log)
 	metrics.Add(l.fleet.Rows()...)
 	if in != nil {
 		in.OnChange = l.service.NotePolicies
@@ -129,9 +129,9 @@ func (l *limits) stores() []*stack.Stack {
 }
 
 // newFleet returns the replicas that share a store. People know this one by its host.
-func newFleet(in *insight.Insight, store *stack.Stack, replica uint32, log *slog.Logger) *fleet.Fleet {
+func newFleet(watch *insight.Watch, store *stack.Stack, replica uint32, log *slog.Logger) *fleet.Fleet {
 	name, _ := os.Hostname() // then the replica's number has to do
-	return fleet.New(fleet.Config{Watch: in.Watch, Traffic: &in.Traffic, Registry: store.Peers(),
+	return fleet.New(fleet.Config{Watch: watch, Registry: store.Peers(),
 		Replica: replica, Name: name, Log: log})
 }
 
