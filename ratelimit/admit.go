@@ -5,9 +5,7 @@ import (
 	"strings"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
-	"github.com/headgate-rls/headgate/ratelimit/insight"
 )
 
 // Most requests of a program have one descriptor, to which a rule with one limit applies, and pass. Admit decides them
@@ -39,7 +37,7 @@ type Begun struct {
 func admits(conf *Config) bool {
 	return conf.Caps.Local && !conf.Caps.ServerClock && !conf.Caps.PlainWindows && served(conf) && !conf.Metadata &&
 		!conf.ShadowMode && !conf.QuotaMode && conf.Headers == (Headers{}) && conf.Policies == nil && conf.Hits == nil &&
-		conf.Tracer == nil && len(conf.Taps) == 0
+		conf.Tracer == nil && len(conf.Taps)+len(conf.Sinks) == 0
 }
 
 // isAlone reports whether requests are decided by themselves that no other rule applies to.
@@ -48,8 +46,8 @@ func (v *ruleView) isAlone() bool {
 		!v.rule.Unlimited && len(v.rule.Replaces) == 0
 }
 
-// Admit answers a request of one descriptor without a cost of its own, by a caller in this process, if it passes and
-// leaves much. Otherwise it returns false, and [Service.Finish] is to answer.
+// Admit answers a request of one descriptor without a cost of its own, by a caller in this process, if it passes.
+// Otherwise it returns false, and [Service.Finish] is to answer.
 func (s *Service) Admit(ctx context.Context, domain string, entries []descriptors.Entry, a *Admission) (bool, *Begun) {
 	rules := s.rules.Load()
 	if !s.admits || rules.awaited || len(entries) == 0 || entries[0].Key == OpKey {
@@ -79,17 +77,17 @@ func (s *Service) Admit(ctx context.Context, domain string, entries []descriptor
 		return false, o
 	}
 	out := &o.verdicts[0].Outcomes[0]
-	if !out.Admitted || out.Remaining <= lv.limit.Capacity()/insight.NearPart {
+	if !out.Admitted {
 		return false, o
 	}
-	a.Limit, a.Name, a.Rule = lv.limit, lv.label, lv.name
-	a.Remaining, a.Reset = clampUint32(out.Remaining), units.CeilSeconds(out.Reset)
+	a.Limit, a.Name, a.Rule = lv.Limit, lv.label, lv.Name
+	a.Remaining, a.Reset = clampUint32(out.Remaining), ceilSeconds(out.Reset)
 	s.countAdmitted(o, v, domain, entries)
 	s.begun.Put(o)
 	return true, nil
 }
 
-// countAdmitted counts a request that passes and leaves much, as the sinks do.
+// countAdmitted counts a request that passes, as the sinks do.
 func (s *Service) countAdmitted(o *Begun, v *ruleView, domain string, entries []descriptors.Entry) {
 	now := int64(o.takes[0].At)
 	v.counter(s.conf.Metrics, o.rules.set, entries, OutcomeOK).Inc()
@@ -97,8 +95,6 @@ func (s *Service) countAdmitted(o *Begun, v *ruleView, domain string, entries []
 	shape.Seen(now)
 	shape.Matched.Inc()
 	shape.In.Covered.Inc()
-	s.traffic.Seen(now)
-	s.traffic.Answers.Inc()
 }
 
 // Finish is [Service.Decide] for one request, of which o is known from [Service.Admit]; nil: nothing.
@@ -123,7 +119,7 @@ func (s *Service) Finish(ctx context.Context, o *Begun, req *Request, resp *Resp
 // conclude answers a request as Decide does after it has asked the store.
 func (s *Service) conclude(ctx context.Context, o *Begun, req *Request, resp *Response) {
 	v := o.rules.views[o.match.Rule.ID]
-	b := s.batches.Get().(*batch)
+	b := s.batches.Get().(*Batch)
 	b.engine, b.rules, b.returns, b.at = &s.engine, o.rules, false, int64(o.takes[0].At)
 	b.calls, b.takes, b.verdicts = grow(b.calls, 1), append(b.takes[:0], o.takes[0]), grow(b.verdicts, 1)
 	b.verdicts[0], o.verdicts[0] = o.verdicts[0], b.verdicts[0]
@@ -131,10 +127,10 @@ func (s *Service) conclude(ctx context.Context, o *Begun, req *Request, resp *Re
 	c := &b.calls[0]
 	c.begin(req, resp)
 	o.ops[0].Key.Group = o.match.Group
-	c.takeIndex, c.ops, c.views = 0, append(c.ops, o.ops[0]), append(c.views, &v.limits[0])
-	b.takes[0].Ops = c.ops
-	c.decisions = append(grow(c.decisions, 0), decision{entries: req.Descriptors[0].Entries, match: o.match, view: v,
-		cost: 1, n: 1, status: &resp.Statuses[0]})
+	c.takeIndex, c.Ops, c.views = 0, append(c.Ops, o.ops[0]), append(c.views, &v.limits[0])
+	b.takes[0].Ops = c.Ops
+	c.Decisions = append(grow(c.Decisions, 0), Decision{Entries: req.Descriptors[0].Entries, match: o.match, view: v,
+		Cost: 1, n: 1, status: &resp.Statuses[0]})
 	c.answer(ctx, b)
 	s.readers.read(b)
 	b.release()

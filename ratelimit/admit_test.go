@@ -140,18 +140,6 @@ func (a *answerer) counted(now limit.Instant) (list []string) {
 	for _, s := range a.Coverage().Shapes() {
 		list = append(list, fmt.Sprint(s.Domain, s.Keys, s.Example, s.Matched.Value(), s.Missed.Value()))
 	}
-	t := a.Traffic()
-	list = append(list, fmt.Sprint(t.Answers.Value(), t.Refused.Value(), t.ByPolicy.Value()))
-	for _, top := range []func(int64, int, int) (any, bool){
-		func(now int64, m, n int) (any, bool) { return a.Watch().Refused(now, m, n) },
-		func(now int64, m, n int) (any, bool) { return a.Watch().Near(now, m, n) },
-	} {
-		stats, _ := top(int64(now), 10, 100)
-		list = append(list, fmt.Sprintf("%+v", stats))
-	}
-	for _, r := range a.Watch().Refusals() {
-		list = append(list, fmt.Sprint(r))
-	}
 	slices.Sort(list)
 	return list
 }
@@ -242,8 +230,8 @@ func TestAdmitDoesNotAllocate(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if shape, all := a.Coverage().Shapes()[0].Last(), a.Traffic().Last(); shape != all || all.UnixMicro() != int64(now) {
-		t.Errorf("last seen at %v and %v, want %v", shape, all, now.Time())
+	if last := a.Coverage().Shapes()[0].Last(); last.UnixMicro() != int64(now) {
+		t.Errorf("last seen at %v, want %v", last, now.Time())
 	}
 }
 
@@ -261,5 +249,26 @@ func TestKeyOfARefusalStays(t *testing.T) {
 	}
 	if got := resp.Inside.Key.Group; got != group || !strings.Contains(got, "zero") {
 		t.Errorf("the key %q became %q", group, got)
+	}
+}
+
+// A spy is a sink that counts what it sees.
+type spy struct{ seen int }
+
+func (s *spy) See(_ *Batch, c *Call) { s.seen += len(c.Decisions) }
+
+// TestSinksSeeEveryRequest: nothing is decided past a sink.
+func TestSinksSeeEveryRequest(t *testing.T) {
+	s := new(spy)
+	h := setup(t, admitRules, func(c *Config) {
+		c.Metrics, c.Registry, c.Headers, c.Caps, c.Sinks = nil, nil, Headers{}, memory.Caps(), []Sink{s}
+	})
+	ok, begun := h.Admit(t.Context(), "d", desc("deny=v1").Entries, new(Admission))
+	if ok {
+		t.Error("a request is admitted past a sink")
+	}
+	req := &Request{Domain: "d", Descriptors: []Descriptor{desc("deny=v1")}, InProcess: true}
+	if h.Finish(t.Context(), begun, req, new(Response)); s.seen != 1 {
+		t.Errorf("the sink has seen %d decisions, want 1", s.seen)
 	}
 }

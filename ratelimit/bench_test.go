@@ -56,7 +56,7 @@ type decideCase struct {
 }
 
 func (c *decideCase) run(b *testing.B) {
-	decide := c.begin(b, sinks)
+	decide := c.begin(b, sinks, NewInsight())
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		decide(i)
@@ -64,7 +64,7 @@ func (c *decideCase) run(b *testing.B) {
 }
 
 // begin returns what decides the i-th request, from decoding to encoding, shown to these sinks.
-func (c *decideCase) begin(b *testing.B, seen []sink) (decide func(i int)) {
+func (c *decideCase) begin(b *testing.B, seen []sink, more ...Sink) (decide func(i int)) {
 	set, problems := rulefile.Load([]rulefile.Source{{Name: "bench", Data: []byte(c.rules.String())}}, rulefile.Options{})
 	if set == nil {
 		b.Fatal(problems)
@@ -74,18 +74,15 @@ func (c *decideCase) begin(b *testing.B, seen []sink) (decide func(i int)) {
 	defer func() { sinks = all }()
 	be := memory.New(memory.Config{})
 	s, err := New(Config{
-		Backend: be, Caps: memory.Caps(), Local: be, Log: slog.New(slog.DiscardHandler),
-		Now: func() limit.Instant { return limit.InstantOf(time.Now()) },
+		Backend: be, Caps: memory.Caps(), Local: be, Log: slog.New(slog.DiscardHandler), Encoder: Wire.Encoder,
+		Now: func() limit.Instant { return limit.InstantOf(time.Now()) }, Sinks: more,
 	}, set)
 	if err != nil {
 		b.Fatal(err)
 	}
 	var encoded [][]byte
 	for _, v := range c.values {
-		e := appendStringField(appendStringField(nil, fieldEntryKey, "k"), fieldEntryValue, v)
-		d := appendBytesField(nil, fieldDescriptorEntries, e)
-		encoded = append(encoded, appendBytesField(appendStringField(nil, fieldRequestDomain, "d"),
-			fieldRequestDescriptors, d))
+		encoded = append(encoded, encodedRequest(b, "k="+v))
 	}
 	var req Request
 	var resp Response
@@ -104,16 +101,13 @@ func (c *decideCase) begin(b *testing.B, seen []sink) (decide func(i int)) {
 		}
 	})
 	return func(i int) {
-		if err := req.Decode(encoded[i%len(encoded)]); err != nil {
+		if err := Wire.Decode(&req, encoded[i%len(encoded)]); err != nil {
 			b.Fatal(err)
 		}
 		s.Decide(ctx, reqs, resps)
-		out = resp.AppendTo(out[:0])
+		out = Wire.Append(&resp, out[:0])
 	}
 }
-
-// kept are the sinks that keep who is limited.
-var kept = []func(*batch, *call){coverDescriptors, countTraffic, watchKeys}
 
 // BenchmarkKept is what it costs to keep who is limited: what a request takes more with these sinks than without them,
 // by the fastest of many short runs of both in turn. docs/performance.md has it as a share of a whole call.
@@ -122,17 +116,16 @@ func BenchmarkKept(b *testing.B) {
 		name       string
 		keys       int
 		most, used uint32
-		kept       []func(*batch, *call)
+		kept       []Sink // beside coverDescriptors
 	}{
-		{"admitted", 1000, 4_000_000_000, 0, kept}, {"near", 1000, 4_000_000_000, 3_500_000_000, kept},
-		{"denied", 1000, 0, 0, kept}, {"coverage alone", 1000, 4_000_000_000, 0, kept[:1]},
+		{"admitted", 1000, 4_000_000_000, 0, []Sink{NewInsight()}},
+		{"near", 1000, 4_000_000_000, 3_500_000_000, []Sink{NewInsight()}},
+		{"denied", 1000, 0, 0, []Sink{NewInsight()}}, {"coverage alone", 1000, 4_000_000_000, 0, nil},
 	} {
 		without := slices.DeleteFunc(slices.Clone(sinks), func(s sink) bool {
-			return slices.ContainsFunc(row.kept, func(f func(*batch, *call)) bool {
-				return reflect.ValueOf(f).Pointer() == reflect.ValueOf(s.see).Pointer()
-			})
+			return reflect.ValueOf(coverDescriptors).Pointer() == reflect.ValueOf(s.see).Pointer()
 		})
-		if len(without) != len(sinks)-len(row.kept) {
+		if len(without) != len(sinks)-1 {
 			b.Fatalf("%d sinks are left of %d", len(without), len(sinks))
 		}
 		b.Run(row.name, func(b *testing.B) {
@@ -142,7 +135,7 @@ func BenchmarkKept(b *testing.B) {
 			for i := range row.keys {
 				c.values = append(c.values, fmt.Sprint("visitor-", i))
 			}
-			variants := []func(int){c.begin(b, sinks), c.begin(b, without)}
+			variants := []func(int){c.begin(b, sinks, row.kept...), c.begin(b, without)}
 			least := []time.Duration{time.Hour, time.Hour}
 			const calls = 2000
 			for b.Loop() {
@@ -174,7 +167,7 @@ func BenchmarkLease(b *testing.B) {
 	}
 	be := memory.New(memory.Config{})
 	s, err := New(Config{
-		Backend: be, Caps: memory.Caps(), Local: be, Log: slog.New(slog.DiscardHandler),
+		Backend: be, Caps: memory.Caps(), Local: be, Log: slog.New(slog.DiscardHandler), Encoder: Wire.Encoder,
 		Now: func() limit.Instant { return limit.InstantOf(time.Now()) },
 	}, set)
 	if err != nil {
@@ -188,7 +181,7 @@ func BenchmarkLease(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Decide(ctx, ask, resps)
-		out = resp.AppendTo(out[:0])
+		out = Wire.Append(&resp, out[:0])
 		token := resp.metadata[len(resp.metadata)-1]
 		end[0].Descriptors[0].Entries[1].Value = tokenIn(token)
 		s.Decide(ctx, end, resps)
@@ -229,7 +222,7 @@ func BenchmarkBudget(b *testing.B) {
 			}
 			be := memory.New(memory.Config{})
 			s, err := New(Config{Backend: be, Caps: memory.Caps(), Local: be, Log: slog.New(slog.DiscardHandler),
-				Now: func() limit.Instant { return limit.InstantOf(time.Now()) }}, set)
+				Encoder: Wire.Encoder, Now: func() limit.Instant { return limit.InstantOf(time.Now()) }}, set)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -239,12 +232,12 @@ func BenchmarkBudget(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				s.Decide(ctx, row.ask, resps)
-				out = resp.AppendTo(out[:0])
+				out = Wire.Append(&resp, out[:0])
 				if row.name == "settle" {
 					row.end[0].Descriptors[0].Entries[1].Value = tokenIn(resp.metadata[0])
 				}
 				s.Decide(ctx, row.end, resps)
-				out = resp.AppendTo(out[:0])
+				out = Wire.Append(&resp, out[:0])
 			}
 			if n := be.Stats().Leases; n != 0 || resp.Err != nil || len(out) == 0 {
 				b.Fatalf("%d reservations are left, error %v", n, resp.Err)

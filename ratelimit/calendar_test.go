@@ -32,13 +32,13 @@ descriptors:
 			{months, map[bool]limit.Overflow{false: limit.Debt, true: limit.Saturate}[months]},
 			{false, limit.Debt}, {true, limit.Saturate}, {false, limit.Debt}, {false, limit.Debt}, {false, limit.Debt},
 		} {
-			if l := h.engine.rules.Load().views[i].limits[0].limit; l.Calendar() != c.calendar || l.Overflow() != c.overflow {
+			if l := h.engine.rules.Load().views[i].limits[0].Limit; l.Calendar() != c.calendar || l.Overflow() != c.overflow {
 				t.Errorf("calendar months %v, rule %d: %v", months, i, l)
 			}
 		}
 		for unit, want := range map[int32]bool{5: months, 6: false} {
 			v, err := newOverrideView(Override{RequestsPerUnit: 5, Unit: Unit(unit)}, &h.engine.conf)
-			if err != nil || v.limits[0].limit.Calendar() != want {
+			if err != nil || v.limits[0].Limit.Calendar() != want {
 				t.Errorf("calendar months %v, a request's own limit per unit %d: %v, %v", months, unit, v, err)
 			}
 		}
@@ -49,8 +49,8 @@ descriptors:
 				t.Fatal(err)
 			}
 			v.inPlaceOf(h.engine.rules.Load().views[i])
-			if i < 4 && v.limits[0].limit.Calendar() != want {
-				t.Errorf("calendar months %v, in the place of rule %d: %v", months, i, v.limits[0].limit)
+			if i < 4 && v.limits[0].Limit.Calendar() != want {
+				t.Errorf("calendar months %v, in the place of rule %d: %v", months, i, v.limits[0].Limit)
 			}
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
-	"github.com/headgate-rls/headgate/ratelimit/insight"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
@@ -26,10 +25,8 @@ type engine struct {
 	failures  background.LogLimits
 	unknown   minutely // domains in the log
 	unmatched minutely // shapes in the log
-	coverage  *insight.Coverage
-	reloads   insight.Reloads
-	watch     *insight.Watch
-	traffic   insight.Traffic
+	coverage  *Coverage
+	reloads   reloads
 	known     atomic.Pointer[costTable] // see costs
 }
 
@@ -91,23 +88,24 @@ func traceID(req *Request) string {
 	return req.Parent.Trace()
 }
 
-// abandon ends the leases that resp grants in the background.
-func (e *engine) abandon(resp *Response) {
+// Abandon ends the leases that resp grants, because its caller does not receive
+// it. It does so in the background.
+func (e *engine) Abandon(resp *Response) {
 	for i := range resp.granted {
 		e.leases.Abandon(&resp.granted[i])
 	}
 	resp.granted = resp.granted[:0]
 }
 
-// A batch is the requests of one Decide, and the memory for them. Batches are
+// A Batch is the requests of one Decide, and the memory for them. Batches are
 // pooled.
-type batch struct {
+type Batch struct {
 	engine *engine
 	rules  *ruleset
 	// policies are those in force, for all calls of the batch.
 	policies *policies.Snapshot
 
-	calls    []call
+	calls    []Call
 	takes    []limit.Request
 	returns  bool // some call has leases that came back
 	verdicts []limit.Verdict
@@ -118,25 +116,24 @@ type batch struct {
 	times    times // of a service with a tracer
 }
 
-// A call is one request on its way to its response.
-type call struct {
-	req       *Request
-	resp      *Response
-	decisions []decision   // one per descriptor
-	ops       []limit.Op   // of all decisions, in order
-	views     []*limitView // of ops
+// A Call is one request on its way to its response.
+type Call struct {
+	Request   *Request
+	Response  *Response
+	Decisions []Decision   // one per descriptor
+	Ops       []limit.Op   // of all decisions, in order
+	views     []*LimitView // of ops
 	takeIndex int          // index into batch.takes, -1 if there are no ops
 
-	verdict   *limit.Verdict            // about ops; nil if there are none
-	cause     *cause                    // why policies answer, nil if they do not
+	Verdict   *limit.Verdict            // about ops; nil if there are none
+	cause     *Cause                    // why policies answer, nil if they do not
 	strictest descriptors.FailurePolicy // of the policies that answer
 	failure   *Error                    // fails the call by policy, else nil
-	refuses   *decision                 // refuses the request, also where shadow mode admits it; nil if none does
+	Refuses   *Decision                 // refuses the request, also where shadow mode admits it; nil if none does
 
 	// Requests in flight.
 	holder      string          // of the leases that the call gets
 	lease       leases.Lease    // that the call gets
-	tokens      []byte          // encoded metadata with its token
 	returns     []leases.Return // leases that came back with the call
 	firstReturn int             // index into batch.takes of the first of returns that has ops
 
@@ -153,11 +150,8 @@ type call struct {
 const maxRemaining = math.MaxUint32
 
 // start matches every request and collects the requests to the backend.
-func (b *batch) start(engine *engine, reqs []*Request, resps []*Response) {
-	b.engine, b.rules = engine, engine.rules.Load()
-	if engine.conf.Policies != nil {
-		b.policies = engine.conf.Policies.Snapshot()
-	}
+func (b *Batch) start(engine *engine, reqs []*Request, resps []*Response) {
+	b.engine, b.rules, b.policies = engine, engine.rules.Load(), engine.snapshot()
 	b.calls = grow(b.calls, len(reqs))
 	b.takes, b.returns, b.at = b.takes[:0], false, 0
 	for i := range reqs {
@@ -166,16 +160,16 @@ func (b *batch) start(engine *engine, reqs []*Request, resps []*Response) {
 		if p := reqs[i].proxy(); i == 0 || p != reqs[i-1].proxy() {
 			engine.leases.HeardFrom(p)
 		}
-		if c.resp.Err = c.plan(b); c.resp.Err != nil {
-			clear(c.decisions)
-			c.decisions = c.decisions[:0] // nothing is decided
+		if c.Response.Err = c.plan(b); c.Response.Err != nil {
+			clear(c.Decisions)
+			c.Decisions = c.Decisions[:0] // nothing is decided
 			continue
 		}
 		c.addReturns(b)
 		c.addSettlements(b)
-		if len(c.ops) > 0 {
+		if len(c.Ops) > 0 {
 			c.takeIndex = len(b.takes)
-			b.takes = append(b.takes, limit.Request{Ops: c.ops})
+			b.takes = append(b.takes, limit.Request{Ops: c.Ops})
 		}
 	}
 	if engine.conf.Tracer != nil {
@@ -185,16 +179,16 @@ func (b *batch) start(engine *engine, reqs []*Request, resps []*Response) {
 }
 
 // begin has c be about a request that nothing is known of.
-func (c *call) begin(req *Request, resp *Response) {
-	c.req, c.resp, c.takeIndex, c.holder = req, resp, -1, ""
-	c.verdict, c.cause, c.failure, c.refuses = nil, nil, nil, nil
-	c.ops, c.views, c.returns, c.tokens = c.ops[:0], c.views[:0], c.returns[:0], c.tokens[:0]
+func (c *Call) begin(req *Request, resp *Response) {
+	c.Request, c.Response, c.takeIndex, c.holder = req, resp, -1, ""
+	c.Verdict, c.cause, c.failure, c.Refuses = nil, nil, nil, nil
+	c.Ops, c.views, c.returns = c.Ops[:0], c.views[:0], c.returns[:0]
 	c.estimate, c.units, c.reserved, c.ends, c.settling = 0, 0, c.reserved[:0], c.ends[:0], c.settling[:0]
-	c.resp.reset(len(c.req.Descriptors))
+	c.Response.reset(len(c.Request.Descriptors))
 }
 
 // ready makes room for verdicts, and sets the instants of requests.
-func (b *batch) ready() {
+func (b *Batch) ready() {
 	b.verdicts = grow(b.verdicts, len(b.takes))
 	if !b.engine.conf.Caps.ServerClock && len(b.takes) > 0 {
 		now := b.engine.conf.Now()
@@ -206,8 +200,8 @@ func (b *batch) ready() {
 }
 
 // answer decides the call by its verdict, and fills its response.
-func (c *call) answer(ctx context.Context, b *batch) {
-	if c.resp.Err != nil {
+func (c *Call) answer(ctx context.Context, b *Batch) {
+	if c.Response.Err != nil {
 		return
 	}
 	if len(c.returns) > 0 {
@@ -217,34 +211,34 @@ func (c *call) answer(ctx context.Context, b *batch) {
 		c.noteSettlements(b)
 	}
 	if c.takeIndex >= 0 {
-		c.verdict = &b.verdicts[c.takeIndex]
-		switch err := c.verdict.Err; {
+		c.Verdict = &b.verdicts[c.takeIndex]
+		switch err := c.Verdict.Err; {
 		case err != nil:
 			c.abandonUnclear(b, err)
-			c.verdict = c.degrade(ctx, b, err)
-		case c.verdict.Recalled:
+			c.Verdict = c.degrade(ctx, b, err)
+		case c.Verdict.Recalled:
 			c.abandonUnclear(b, backends.ErrUnavailable)
 			c.cause, c.strictest = recalled, descriptors.FailDeny
 		}
-		c.hideExpiry(c.verdict)
+		c.hideExpiry(c.Verdict)
 	}
-	c.refuses = c.conclusion(ctx, b)
-	c.resp.OverLimit = c.refuses != nil && !b.engine.conf.ShadowMode
+	c.Refuses = c.conclusion(ctx, b)
+	c.Response.OverLimit = c.Refuses != nil && !b.engine.conf.ShadowMode
 	if c.failure != nil {
-		c.resp.Err = c.failure
+		c.Response.Err = c.failure
 	}
-	if v := c.verdict; v != nil && v.Admitted && !c.resp.OverLimit {
-		c.grant(b, v, c.resp.Degraded)
+	if v := c.Verdict; v != nil && v.Admitted && !c.Response.OverLimit {
+		c.grant(b, v, c.Response.Degraded)
 	}
 }
 
 // conclusion completes the decisions, and returns the one that refuses the request: of those out of quota mode the
 // one with the longest wait. Those in quota mode refuse only if all of them do.
-func (c *call) conclusion(ctx context.Context, b *batch) *decision {
-	var enforced, quota *decision
+func (c *Call) conclusion(ctx context.Context, b *Batch) *Decision {
+	var enforced, quota *Decision
 	inQuota, overQuota := 0, 0
-	for i := range c.decisions {
-		d := &c.decisions[i]
+	for i := range c.Decisions {
+		d := &c.Decisions[i]
 		c.conclude(b, d)
 		over := d.status.OverLimit
 		switch {
@@ -261,23 +255,23 @@ func (c *call) conclusion(ctx context.Context, b *batch) *decision {
 		}
 	}
 	if enforced == nil && inQuota > 0 && overQuota == inQuota {
-		c.refund(ctx, b, c.verdict)
+		c.refund(ctx, b, c.Verdict)
 		return quota
 	}
 	return enforced
 }
 
 // release drops what a pooled batch must not keep in memory.
-func (b *batch) release() {
+func (b *Batch) release() {
 	for i := range b.calls {
 		c := &b.calls[i]
-		if i >= keptLarge && c.req.size > smallMessage {
-			*c = call{}
+		if i >= keptLarge && c.Request.Size > smallMessage {
+			*c = Call{}
 			continue
 		}
-		c.req, c.resp, c.verdict, c.refuses = nil, nil, nil, nil
-		clear(c.decisions)
-		clear(c.ops)
+		c.Request, c.Response, c.Verdict, c.Refuses = nil, nil, nil, nil
+		clear(c.Decisions)
+		clear(c.Ops)
 		clear(c.views)
 		clear(c.lease.Held)
 		clear(c.lease.Reserved)
@@ -309,17 +303,17 @@ const (
 // refund gives back what the backend charged for a request that quota mode
 // refuses afterwards: it refuses when all quotas are spent, which no single limit
 // knows.
-func (c *call) refund(ctx context.Context, b *batch, v *limit.Verdict) {
+func (c *Call) refund(ctx context.Context, b *Batch, v *limit.Verdict) {
 	if v == nil || v.Err != nil || v.Recalled || b.engine.conf.ShadowMode {
 		return
 	}
 	be, back := b.engine.conf.Backend, limit.Request{At: b.takes[c.takeIndex].At}
-	if c.resp.Degraded {
+	if c.Response.Degraded {
 		be, back.At = b.engine.conf.Local, v.At
 	}
 	passed, until := b.sinceAsked(back.At), maxRefund
-	for i := range c.ops {
-		op := c.ops[i]
+	for i := range c.Ops {
+		op := c.Ops[i]
 		if !v.Outcomes[i].Admitted || op.Each || op.Cost <= 0 {
 			continue
 		}
@@ -338,7 +332,7 @@ func (c *call) refund(ctx context.Context, b *batch, v *limit.Verdict) {
 	out := make([]limit.Verdict, 1)
 	b.engine.ask(ctx, be, []limit.Request{back}, out)
 	if err := out[0].Err; err != nil {
-		b.engine.logFailure(c.req, "refund failed", err)
+		b.engine.logFailure(c.Request, "refund failed", err)
 		c.abandonUnclear(b, err)
 	}
 }
@@ -348,7 +342,7 @@ const maxRefund = time.Hour
 
 // sinceAsked returns an upper bound of the time since the backend was asked. at is
 // the instant of the requests, 0 if the backend has a clock of its own.
-func (b *batch) sinceAsked(at limit.Instant) time.Duration {
+func (b *Batch) sinceAsked(at limit.Instant) time.Duration {
 	if at == 0 {
 		return time.Since(b.asked)
 	}

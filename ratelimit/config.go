@@ -45,6 +45,8 @@ type Config struct {
 	Hits HitMetrics
 	// Tracer makes spans of calls; nil: there are none.
 	Tracer Tracer
+	// Sinks read all decisions, beside those of this package.
+	Sinks []Sink
 	// Taps see all requests that are decided.
 	Taps []Tap
 	// NearLimit is the part of a limit from which hits are near it, for Hits.
@@ -88,6 +90,8 @@ type Config struct {
 	// Dry: requests are decided to learn what the answers would be. Sinks that report what is served are left out.
 	Dry bool
 
+	// Encoder encodes for transports; nil: all callers are in this process.
+	Encoder  Encoder
 	Headers  Headers
 	Metadata bool // add domain, descriptors and hits to dynamic_metadata
 	// UnitMultipliers sends windows that are no whole unit with

@@ -10,40 +10,41 @@ import (
 
 // countDecisions counts what became of each descriptor and which limit refused the request, and the hits that
 // limits took although they did not fit.
-func countDecisions(b *batch, c *call) {
-	for i := range c.decisions {
-		d := &c.decisions[i]
+func countDecisions(b *Batch, c *Call) {
+	for i := range c.Decisions {
+		d := &c.Decisions[i]
 		switch {
 		case d.returns:
 		case d.view == nil:
 			domain := "" // an unknown one is the caller's text: no label
 			if d.match.Domain {
-				domain = c.req.Domain
+				domain = c.Request.Domain
 			}
 			b.tally.add(b.engine.conf.Metrics.noRule(domain))
 		default:
-			b.tally.add(d.view.counter(b.engine.conf.Metrics, b.rules.set, d.entries, d.outcome))
+			b.tally.add(d.view.counter(b.engine.conf.Metrics, b.rules.set, d.Entries, d.Outcome))
 		}
 	}
-	if d := c.refuses; c.resp.OverLimit {
-		if d.counted {
-			b.tally.add(d.limit.refusals())
+	if d := c.Refuses; c.Response.OverLimit {
+		if d.Counted {
+			b.tally.add(d.Limit.refusals())
 		}
-		if d.tier != nil {
-			d.tier.hit()
+		if d.Tier != nil {
+			d.Tier.hit()
 		}
 	}
-	if c.verdict == nil || c.verdict.Err != nil {
+	if c.Verdict == nil || c.Verdict.Err != nil {
 		return
 	}
-	for i := range c.verdict.Outcomes {
-		if n := c.verdict.Outcomes[i].Taken; n > 0 {
+	for i := range c.Verdict.Outcomes {
+		if n := c.Verdict.Outcomes[i].Taken; n > 0 {
 			c.views[i].overflow().Add(n)
 		}
 	}
 }
 
-func flushCounters(b *batch) { b.tally.flush() }
+// Count adds one to a counter, once the slice is decided: for sinks.
+func (b *Batch) Count(c *metrics.Counter) { b.tally.add(c) }
 
 // A tally adds up what the calls of a slice count. Calls often have counters in
 // common, and all cores write those: so each is written once per slice, not once
@@ -102,28 +103,28 @@ type HitMetrics interface {
 }
 
 // countHits counts the hits of each descriptor, and requests that only the global shadow mode admits.
-func countHits(b *batch, c *call) {
-	for i := range c.decisions {
-		if d := &c.decisions[i]; d.view != nil && (d.n > 0 || d.reports) && d.cost > 0 {
+func countHits(b *Batch, c *Call) {
+	for i := range c.Decisions {
+		if d := &c.Decisions[i]; d.view != nil && (d.n > 0 || d.reports) && d.Cost > 0 {
 			c.countHitsOf(b, d)
 		}
 	}
-	if c.refuses != nil && b.engine.conf.ShadowMode {
+	if c.Refuses != nil && b.engine.conf.ShadowMode {
 		b.engine.conf.Hits.GlobalShadow()
 	}
 }
 
-func (c *call) countHitsOf(b *batch, d *decision) {
-	hits, cost := d.view.hitCounters(b, c.req.Domain, d.entries), d.cost
+func (c *Call) countHitsOf(b *Batch, d *Decision) {
+	hits, cost := d.view.hitCounters(b, c.Request.Domain, d.Entries), d.Cost
 	hits.Total.Add(uint64(cost))
-	if !d.counted || d.limit.inFlight != nil { // the reference has no such limits
+	if !d.Counted || d.Limit.inFlight != nil { // the reference has no such limits
 		return
 	}
-	op, out := &c.ops[d.at], &c.verdict.Outcomes[d.at]
+	op, out := &c.Ops[d.At], &c.Verdict.Outcomes[d.At]
 	most := op.Limit.Max()
 	// How many hits there are before and after this one, as the reference would count.
 	before := max(most-out.Remaining-out.Taken, 0)
-	if out.Admitted && (c.verdict.Admitted || op.ChargesEach()) {
+	if out.Admitted && (c.Verdict.Admitted || op.ChargesEach()) {
 		before = max(before-cost, 0)
 	}
 	after := before + cost
@@ -141,14 +142,14 @@ func (c *call) countHitsOf(b *batch, d *decision) {
 		hits.Near.Add(uint64(most - max(near, before)))
 	}
 	hits.Over.Add(uint64(over))
-	if d.limit.shadow {
+	if d.Limit.shadow {
 		hits.Shadow.Add(uint64(over))
 	}
 }
 
 // hitCounters returns the counters of hits under the rule, which are looked up once per rule
 // unless the label depends on the request.
-func (v *ruleView) hitCounters(b *batch, domain string, entries []descriptors.Entry) *HitCounters {
+func (v *ruleView) hitCounters(b *Batch, domain string, entries []descriptors.Entry) *HitCounters {
 	m := b.engine.conf.Hits
 	switch r := v.rule; {
 	case v.override:

@@ -7,21 +7,20 @@ import (
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
-	"github.com/headgate-rls/headgate/ratelimit/insight"
 )
 
 // coverDescriptors counts which shapes of descriptors rules match, and logs those that none does: Envoy and the
 // rules spell a key differently, most likely, and nothing is limited.
-func coverDescriptors(b *batch, c *call) {
-	var in *insight.Domain
+func coverDescriptors(b *Batch, c *Call) {
+	var in *Domain
 	covered := false
-	for i := range c.decisions {
-		d := &c.decisions[i]
+	for i := range c.Decisions {
+		d := &c.Decisions[i]
 		if d.returns || !d.match.Domain { // unknown domains are logged as such
 			continue
 		}
-		s := b.engine.shapeOf(d.match.Rule, b.rules, c.req.Domain, d.entries, b.instant())
-		s.Seen(b.instant())
+		s := b.engine.shapeOf(d.match.Rule, b.rules, c.Request.Domain, d.Entries, b.Instant())
+		s.Seen(b.Instant())
 		in = s.In
 		if d.view != nil { // of a rule, or of the request's own limit
 			covered = true
@@ -30,7 +29,7 @@ func coverDescriptors(b *batch, c *call) {
 		}
 		b.tally.add(&s.Missed)
 		if !s.Named.Load() && b.engine.unmatched.allow(time.Now()) && !s.Named.Swap(true) {
-			b.warnOfNoMatch(c.req.Domain, d.entries)
+			b.warnOfNoMatch(c.Request.Domain, d.Entries)
 		}
 	}
 	switch {
@@ -44,7 +43,7 @@ func coverDescriptors(b *batch, c *call) {
 // shapeOf returns the shape of a descriptor. All descriptors that a rule matches have the same, unless the rule has a *
 // in a key: then it is that of the first one.
 func (e *engine) shapeOf(r *descriptors.Rule, rules *ruleset, domain string, entries []descriptors.Entry,
-	now int64) *insight.Shape {
+	now int64) *Shape {
 	if r == nil {
 		return e.coverage.Of(domain, entries, now)
 	}
@@ -57,15 +56,15 @@ func (e *engine) shapeOf(r *descriptors.Rule, rules *ruleset, domain string, ent
 	return s
 }
 
-// instant returns the time of the slice, in µs since 1970. It is the same for all calls of the slice.
-func (b *batch) instant() int64 {
+// Instant returns the time of the slice, in µs since 1970. It is the same for all calls of the slice.
+func (b *Batch) Instant() int64 {
 	if b.at == 0 {
 		b.at = time.Now().UnixMicro()
 	}
 	return b.at
 }
 
-func (b *batch) warnOfNoMatch(domain string, entries []descriptors.Entry) {
+func (b *Batch) warnOfNoMatch(domain string, entries []descriptors.Entry) {
 	e := b.engine
 	keys := make([]string, len(entries))
 	for i := range entries {
@@ -81,10 +80,10 @@ const maxComparedRules = 10_000
 
 // warnOfUnknownDomain logs a call whose domain no rules have: callers and rules name it differently, and neither
 // fails. The name is the caller's text, so the log has the beginning of it.
-func warnOfUnknownDomain(b *batch, c *call) {
+func warnOfUnknownDomain(b *Batch, c *Call) {
 	asks := false
-	for i := range c.decisions {
-		d := &c.decisions[i]
+	for i := range c.Decisions {
+		d := &c.Decisions[i]
 		if d.match.Domain {
 			return
 		}
@@ -96,10 +95,10 @@ func warnOfUnknownDomain(b *batch, c *call) {
 	}
 	similar := ""
 	if len(set.Rules()) <= maxComparedRules {
-		similar = spell.Nearest(c.req.Domain, set.Domains())
+		similar = spell.Nearest(c.Request.Domain, set.Domains())
 	}
 	b.engine.conf.Log.Warn("requests of a domain that no rules have are not limited",
-		"domain", strings.Clone(spell.Short(c.req.Domain)), "similar", similar)
+		"domain", strings.Clone(spell.Short(c.Request.Domain)), "similar", similar)
 }
 
 // A minutely allows an event once a minute.
@@ -113,4 +112,4 @@ func (m *minutely) allow(at time.Time) bool {
 }
 
 // Coverage returns what has been seen of the shapes of descriptors.
-func (s *Service) Coverage() *insight.Coverage { return s.coverage }
+func (s *Service) Coverage() *Coverage { return s.coverage }

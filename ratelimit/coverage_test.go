@@ -172,3 +172,24 @@ func TestNewRulesAreNamedInTheLog(t *testing.T) {
 		}
 	})
 }
+
+// TestReloadsAreSmall: the last reloads take at most 128 KiB, however many there were.
+func TestReloadsAreSmall(t *testing.T) {
+	var list reloads
+	for range 3 * maxReloads {
+		changes := make([]string, maxLines)
+		for i := range changes {
+			changes[i] = strings.Repeat("x", 200)
+		}
+		list.add(Reload{Source: "rules", Changes: changes})
+	}
+	size := 0
+	for _, r := range list.newest() {
+		for _, line := range r.Changes {
+			size += len(line) + 16
+		}
+	}
+	if size > 128<<10 || len(list.newest()) != maxReloads {
+		t.Errorf("%d reloads take %d bytes", len(list.newest()), size)
+	}
+}

@@ -31,11 +31,11 @@ func (s *Service) Explain(ctx context.Context, domain string, entries []descript
 		return nil, invalid("descriptors with %s bring leases back, and are not limited", OpKey)
 	}
 	x := new(Explanation)
-	err := s.peek(ctx, []string{domain}, [][]descriptors.Entry{entries}, func(_ int, c *call, v *limit.Verdict) error {
-		if c.resp.Err != nil {
-			return c.resp.Err
+	err := s.peek(ctx, []string{domain}, [][]descriptors.Entry{entries}, func(_ int, c *Call, v *limit.Verdict) error {
+		if c.Response.Err != nil {
+			return c.Response.Err
 		}
-		d := &c.decisions[0]
+		d := &c.Decisions[0]
 		if x.Rule = d.match.Rule; d.view != nil {
 			x.OnFailure = d.view.onError
 		}

@@ -1,21 +1,35 @@
 package ratelimit
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/headgate-rls/headgate/limit"
+)
 
 // What the tests in package ratelimit_test need, which serve a service by package transport.
 type Harness = harness
 
+// Wire is package messages, which imports this one: link_test.go sets it.
+var Wire struct {
+	Encoder Encoder
+	Decode  func(r *Request, message []byte) error
+	Append  func(r *Response, b []byte) []byte
+}
+
+// NewInsight is that of package insight, likewise.
+var NewInsight func() Sink
+
 const (
-	MaxDescriptors = maxDescriptors
-	BasicRules     = basic
-	FailingRules   = failing
-	InFlightRules  = inFlightRules
+	BasicRules    = basic
+	FailingRules  = failing
+	InFlightRules = inFlightRules
 )
 
 var (
 	ProtoRequest = protoRequest
 	ModelCaps    = modelCaps
 	Unlogged     = unlogged
+	Desc         = desc
 )
 
 // Setup returns a service on a model backend.
@@ -43,3 +57,15 @@ func (h *harness) WantInFlight(n int64) { h.Helper(); h.wantInFlight(n) }
 
 // Takes returns how often the model backend was asked.
 func (h *harness) Takes() int { return h.be.takes }
+
+// AskShop asks about descriptors in domain "shop", one hit each.
+func (h *harness) AskShop(entries ...string) {
+	var list []Descriptor
+	for _, e := range entries {
+		list = append(list, desc(e))
+	}
+	h.askDomain("shop", 1, list...)
+}
+
+// Instant is what time it is for the service.
+func (h *harness) Instant() limit.Instant { return h.now }

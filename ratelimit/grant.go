@@ -22,16 +22,16 @@ const inFlightRetry = time.Second
 
 // grant adds the token of the leases that v grants to the response, and the delay
 // of their tiers. local says that Config.Local has granted them.
-func (c *call) grant(b *batch, v *limit.Verdict, local bool) {
+func (c *Call) grant(b *Batch, v *limit.Verdict, local bool) {
 	c.lease.Held, c.lease.Reserved, c.lease.Granted = c.lease.Held[:0], c.lease.Reserved[:0], v.At
-	var delay *tierView
+	var delay *TierView
 	until, longest := limit.Instant(0), time.Duration(0)
-	for i := range c.ops {
+	for i := range c.Ops {
 		lv, out := c.views[i], &v.Outcomes[i]
-		if lv.inFlight == nil || c.ops[i].Cost <= 0 || !out.Admitted {
+		if lv.inFlight == nil || c.Ops[i].Cost <= 0 || !out.Admitted {
 			continue
 		}
-		c.resp.granted = append(c.resp.granted, leases.Grant{Op: c.ops[i], Domain: lv.domain, Rule: lv.rule})
+		c.Response.granted = append(c.Response.granted, leases.Grant{Op: c.Ops[i], Domain: lv.domain, Rule: lv.rule})
 		if t := lv.tier(out); t != nil && !lv.shadow {
 			t.hit()
 			if t.delay != "" && (delay == nil || t.Delay > delay.Delay) {
@@ -45,19 +45,20 @@ func (c *call) grant(b *batch, v *limit.Verdict, local bool) {
 		}
 		ttl := lv.inFlight.LeaseTTL
 		if !local {
-			b.engine.leases.Observe(c.ops[i].Key, c.req.Domain, lv.rule, ttl, out.InFlight, v.At)
+			b.engine.leases.Observe(c.Ops[i].Key, c.Request.Domain, lv.rule, ttl, out.InFlight, v.At)
 		}
 		longest = max(longest, ttl)
 		if end := v.At.Add(ttl); until == 0 || end < until {
 			until = end
 		}
-		if !lv.inFlight.ByHits || c.req.InProcess {
-			c.lease.Held = append(c.lease.Held, leases.Held{Key: c.ops[i].Key, TTL: ttl, Rule: lv.rule})
+		if !lv.inFlight.ByHits || c.Request.InProcess {
+			c.lease.Held = append(c.lease.Held, leases.Held{Key: c.Ops[i].Key, TTL: ttl, Rule: lv.rule})
 		}
 	}
 	if delay != nil {
-		c.resp.inside().Delay = delay.Delay
-		c.resp.RequestHeaders = append(c.resp.RequestHeaders, descriptors.Header{Name: DelayHeader, Value: delay.delay})
+		c.Response.inside().Delay = delay.Delay
+		c.Response.RequestHeaders = append(c.Response.RequestHeaders,
+			descriptors.Header{Name: DelayHeader, Value: delay.delay})
 	}
 	c.lease.Until = until
 	if len(c.reserved) > 0 && !local {
@@ -69,8 +70,8 @@ func (c *call) grant(b *batch, v *limit.Verdict, local bool) {
 	if local && len(c.lease.Held) > 0 {
 		b.engine.leases.ExpectLocal(longest)
 	}
-	c.lease.Holder, c.lease.Domain = c.holder, c.req.Domain
-	if c.req.InProcess {
+	c.lease.Holder, c.lease.Domain = c.holder, c.Request.Domain
+	if c.Request.InProcess {
 		c.keepLease()
 		return
 	}
@@ -78,59 +79,59 @@ func (c *call) grant(b *batch, v *limit.Verdict, local bool) {
 }
 
 // addToken makes the token of the call's lease, for dynamic_metadata.
-func (c *call) addToken(b *batch) {
-	token, err := b.engine.leases.Sign(&c.lease, c.req.proxy())
+func (c *Call) addToken(b *Batch) {
+	token, err := b.engine.leases.Sign(&c.lease, c.Request.proxy())
 	if err != nil && len(c.lease.Reserved) > 0 {
 		// The charge stays: to fail the call would be to let the request pass.
 		for i := range c.lease.Reserved {
-			b.engine.conf.Metrics.Reservation(c.req.Domain, c.lease.Reserved[i].Rule).At(int(leases.Unkept)).Inc()
+			b.engine.conf.Metrics.Reservation(c.Request.Domain, c.lease.Reserved[i].Rule).At(int(leases.Unkept)).Inc()
 		}
 		if c.lease.Reserved = c.lease.Reserved[:0]; len(c.lease.Held) == 0 {
 			return
 		}
-		token, err = b.engine.leases.Sign(&c.lease, c.req.proxy())
+		token, err = b.engine.leases.Sign(&c.lease, c.Request.proxy())
 	}
 	c.lease.Domain = "" // keeps the request's memory alive
 	if err != nil {
-		b.engine.abandon(c.resp)
-		c.resp.Err = invalid("%v", err)
+		b.engine.Abandon(c.Response)
+		c.Response.Err = invalid("%v", err)
 		return
 	}
-	key := c.req.LeaseKey
+	key := c.Request.LeaseKey
 	if key == "" {
 		key = DefaultLeaseKey
 	}
-	c.tokens = appendTextMetadata(c.tokens[:0], key, token)
+	c.Response.token = b.engine.conf.Encoder.AppendText(c.Response.token[:0], key, token)
 }
 
 // abandonUnclear abandons the leases of a call if the backend may have granted
 // them although it failed.
-func (c *call) abandonUnclear(b *batch, err error) {
+func (c *Call) abandonUnclear(b *Batch, err error) {
 	if errors.Is(err, backends.ErrNotApplied) {
 		return
 	}
 	for i := range c.reserved {
 		r := &c.reserved[i]
-		view, op := c.decisions[r.decision].view, c.ops[r.op]
+		view, op := c.Decisions[r.decision].view, c.Ops[r.op]
 		b.engine.leases.Abandon(&leases.Grant{Op: op, Domain: view.rule.Domain, Rule: view.rule.Path,
 			Back: view.corrections(nil, op.Key.Group, b.engine.enforced(view), 0, limit.AsLeased)})
 	}
-	for i := range c.ops {
-		if op := &c.ops[i]; c.views[i].inFlight != nil && op.Cost > 0 {
-			b.engine.leases.Abandon(&leases.Grant{Op: *op, Domain: strings.Clone(c.req.Domain), Rule: c.views[i].rule})
+	for i := range c.Ops {
+		if op := &c.Ops[i]; c.views[i].inFlight != nil && op.Cost > 0 {
+			b.engine.leases.Abandon(&leases.Grant{Op: *op, Domain: strings.Clone(c.Request.Domain), Rule: c.views[i].rule})
 		}
 	}
 }
 
 // hideExpiry replaces the waits of limits on requests in flight. They say when
 // leases expire, but requests end long before.
-func (c *call) hideExpiry(v *limit.Verdict) {
+func (c *Call) hideExpiry(v *limit.Verdict) {
 	for i := range v.Outcomes {
 		lv, out := c.views[i], &v.Outcomes[i]
 		if lv.inFlight == nil {
 			continue
 		}
-		if out.Retry == limit.Never && c.ops[i].Cost > 0 && lv.limit.Max() > 0 {
+		if out.Retry == limit.Never && c.Ops[i].Cost > 0 && lv.Limit.Max() > 0 {
 			lv.countLease(leases.Overtaken)
 		}
 		out.Reset = 0
@@ -148,12 +149,12 @@ const (
 )
 
 // openReturn reads what descriptor i says of the call's cost, or of a token that comes back.
-func (c *call) openReturn(b *batch, i int) *Error {
-	d := &c.req.Descriptors[i]
+func (c *Call) openReturn(b *Batch, i int) *Error {
+	d := &c.Request.Descriptors[i]
 	op := d.Entries[0].Value
 	switch op {
 	case opEstimate:
-		c.estimate = max(c.estimate, c.req.cost(d))
+		c.estimate = max(c.estimate, c.Request.cost(d))
 		return nil
 	case opSettle, opOutcome, string(leases.Release), string(leases.End), string(leases.Renew):
 	default:
@@ -169,10 +170,10 @@ func (c *call) openReturn(b *batch, i int) *Error {
 	}
 	switch op {
 	case opSettle:
-		if !c.req.names(d) || d.Refund {
+		if !c.Request.names(d) || d.Refund {
 			return invalid("descriptors[%d]: %s: %s needs hits, and not negative ones: what the request has cost", i, OpKey, op)
 		}
-		end.settles, end.cost = true, max(end.cost, c.req.cost(d))
+		end.settles, end.cost = true, max(end.cost, c.Request.cost(d))
 	case opOutcome:
 		end.failed = d.HasHits && d.Hits >= 500
 	default:
@@ -182,7 +183,7 @@ func (c *call) openReturn(b *batch, i int) *Error {
 }
 
 // endOf returns what the call says of a token, which it opens if it is new.
-func (c *call) endOf(b *batch, i int, token string) (*tokenEnd, *Error) {
+func (c *Call) endOf(b *Batch, i int, token string) (*tokenEnd, *Error) {
 	for j := range c.ends {
 		if c.ends[j].token == token {
 			return &c.ends[j], nil
@@ -192,7 +193,7 @@ func (c *call) endOf(b *batch, i int, token string) (*tokenEnd, *Error) {
 		return nil, invalid("a request may have at most %d leases", leases.MaxHeld)
 	}
 	c.returns = grow(c.returns, len(c.returns)+1)
-	if err := b.engine.leases.Open(c.req.Domain, token, &c.returns[len(c.returns)-1]); err != nil {
+	if err := b.engine.leases.Open(c.Request.Domain, token, &c.returns[len(c.returns)-1]); err != nil {
 		c.returns = c.returns[:len(c.returns)-1]
 		return nil, invalid("descriptors[%d]: %v", i, err)
 	}
@@ -201,7 +202,7 @@ func (c *call) endOf(b *batch, i int, token string) (*tokenEnd, *Error) {
 }
 
 // endLease makes the ops that do what the call says of the i-th token.
-func (c *call) endLease(b *batch, i int) {
+func (c *Call) endLease(b *Batch, i int) {
 	r, end := &c.returns[i], &c.ends[i]
 	if end.action != "" {
 		b.engine.leases.Do(end.action, r)
@@ -213,7 +214,7 @@ func (c *call) endLease(b *batch, i int) {
 
 // addReturns adds a request for each lease that came back. Each is a request of
 // its own, so that the lease ends even if the rest of the call is refused.
-func (c *call) addReturns(b *batch) {
+func (c *Call) addReturns(b *Batch) {
 	c.firstReturn = len(b.takes)
 	for i := range c.returns {
 		if ops := c.returns[i].Ops; len(ops) > 0 {
@@ -224,11 +225,11 @@ func (c *call) addReturns(b *batch) {
 }
 
 // settleReturns passes the verdicts on leases that came back to the tracker.
-func (c *call) settleReturns(b *batch) {
+func (c *Call) settleReturns(b *Batch) {
 	at := c.firstReturn
 	for i := range c.returns {
 		if r := &c.returns[i]; len(r.Ops) > 0 {
-			b.engine.leases.Settle(c.req.Domain, r, &b.verdicts[at])
+			b.engine.leases.Settle(c.Request.Domain, r, &b.verdicts[at])
 			at++
 		}
 	}

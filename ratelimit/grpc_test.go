@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/internal/wire/messages"
 	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -45,7 +46,7 @@ func onTransports(t *testing.T, rules string, f func(*ratelimit.Harness, *grpc.C
 }
 
 func startGRPC(h *ratelimit.Harness, l net.Listener) func() {
-	srv := grpc.NewServer(transport.ServerCodec(), grpc.MaxRecvMsgSize(ratelimit.MaxMessageSize))
+	srv := grpc.NewServer(transport.ServerCodec(), grpc.MaxRecvMsgSize(messages.MaxMessageSize))
 	transport.Register(srv, h.Service, countCall(h))
 	healthpb.RegisterHealthServer(srv, health.NewServer())
 	var wg sync.WaitGroup
@@ -57,7 +58,7 @@ func startUnary(h *ratelimit.Harness, l net.Listener) func() {
 	srv, err := unary.New(unary.Config{
 		Handlers: map[string]unary.Handler{transport.ShouldRateLimit.Path(): transport.Handler(h.Service,
 			transport.ShouldRateLimit, countCall(h))},
-		MaxMessageSize: ratelimit.MaxMessageSize,
+		MaxMessageSize: messages.MaxMessageSize,
 		Log:            slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -116,7 +117,7 @@ func testCalls(h *ratelimit.Harness, conn *grpc.ClientConn) {
 	for name, req := range map[string]*rls.RateLimitRequest{
 		"no domain": ratelimit.ProtoRequest("", "k=1"), "no descriptors": ratelimit.ProtoRequest("d"),
 		"many descriptors": ratelimit.ProtoRequest("d",
-			strings.Split(strings.Repeat("k=1 ", ratelimit.MaxDescriptors+1), " ")...),
+			strings.Split(strings.Repeat("k=1 ", messages.MaxDescriptors+1), " ")...),
 	} {
 		if _, err := client.ShouldRateLimit(ctx, req); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%s: %v", name, err)
@@ -124,7 +125,7 @@ func testCalls(h *ratelimit.Harness, conn *grpc.ClientConn) {
 	}
 	invalid := 3
 	large, err := client.ShouldRateLimit(ctx,
-		ratelimit.ProtoRequest("d", "k="+strings.Repeat("x", ratelimit.MaxMessageSize)))
+		ratelimit.ProtoRequest("d", "k="+strings.Repeat("x", messages.MaxMessageSize)))
 	if strings.Contains(t.Name(), "unary") { // grpc-go fails such a call before anybody can answer it
 		invalid++
 		if large.GetOverallCode() != rls.RateLimitResponse_OVER_LIMIT || err != nil {
@@ -203,7 +204,7 @@ func TestJSON(t *testing.T) {
 			t.Errorf("%s: %d %s", bad, w.Code, w.Body)
 		}
 	}
-	if w := post(string(bytes.Repeat([]byte(" "), 2*ratelimit.MaxMessageSize+1))); w.Code !=
+	if w := post(string(bytes.Repeat([]byte(" "), 2*messages.MaxMessageSize+1))); w.Code !=
 		http.StatusRequestEntityTooLarge {
 		t.Errorf("large body: %d", w.Code)
 	}

@@ -123,8 +123,8 @@ func setup(t *testing.T, rules string, change ...func(*Config)) *harness {
 		Backend: h.be, Caps: modelCaps(true), Local: h.local,
 		Now: func() limit.Instant { return h.now },
 		Log: slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Metrics: h.counts.Metrics,
-		Registry: memory.NewRegistry(time.Now),
-		Headers:  Headers{RetryAfter: "Retry-After", Rule: "x-headgate-rule"},
+		Registry: memory.NewRegistry(time.Now), Encoder: Wire.Encoder,
+		Headers: Headers{RetryAfter: "Retry-After", Rule: "x-headgate-rule"},
 	}
 	for _, f := range change {
 		f(&conf)

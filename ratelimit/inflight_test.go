@@ -52,7 +52,7 @@ descriptors:
 func decoded(t *testing.T, r *Response) *rls.RateLimitResponse {
 	t.Helper()
 	m := new(rls.RateLimitResponse)
-	if err := proto.Unmarshal(r.AppendTo(nil), m); err != nil {
+	if err := proto.Unmarshal(Wire.Append(r, nil), m); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -518,5 +518,24 @@ func TestProxyThatIsRefusedIsPresent(t *testing.T) {
 			t.Errorf("%s: other replicas do not learn of it", name)
 		}
 		last = now
+	}
+}
+
+// TestTokensAreOnesOwn: the token in a response is that of its request until the response is used again, whatever is
+// decided meanwhile.
+func TestTokensAreOnesOwn(t *testing.T) {
+	h := setup(t, inFlightRules, unlogged)
+	ask := func(owner string) (*Response, string) {
+		resp := h.askAs(Request{Owner: owner}, desc("tenant="+owner))
+		return resp, meta(t, resp, DefaultLeaseKey)
+	}
+	for i := range 20 {
+		resp, token := ask(fmt.Sprint("a", i))
+		if _, other := ask(fmt.Sprint("b", i)); other == token || token == "" {
+			t.Fatalf("token %q, and then %q", token, other)
+		}
+		if again := meta(t, resp, DefaultLeaseKey); again != token {
+			t.Fatalf("the token %q became %q", token, again)
+		}
 	}
 }

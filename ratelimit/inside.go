@@ -40,31 +40,31 @@ type Inside struct {
 }
 
 // tellInside fills the Inside of a response to a caller in this process.
-func tellInside(_ *batch, c *call) {
-	if !c.req.InProcess {
+func tellInside(_ *Batch, c *Call) {
+	if !c.Request.InProcess {
 		return
 	}
-	in := c.resp.inside()
+	in := c.Response.inside()
 	in.Reserved = c.units
-	if d := c.refuses; d != nil {
-		in.Wait = d.wait
-		if d.tier != nil {
-			in.Tier, in.TierName = d.tier.Tier, d.tier.label
+	if d := c.Refuses; d != nil {
+		in.Wait = d.Wait
+		if d.Tier != nil {
+			in.Tier, in.TierName = d.Tier.Tier, d.Tier.Label
 		}
 	}
 	if d := c.closest(); d != nil {
-		in.Limit, in.Name, in.Rule, in.Remaining, in.Reset = d.limit.limit, d.limit.label, d.limit.name, d.status.Remaining,
+		in.Limit, in.Name, in.Rule, in.Remaining, in.Reset = d.Limit.Limit, d.Limit.label, d.Limit.Name, d.status.Remaining,
 			d.status.Reset
-		if in.Descriptor = c.numberOf(d); d.counted {
-			in.Key = c.ops[d.at].Key
+		if in.Descriptor = c.numberOf(d); d.Counted {
+			in.Key = c.Ops[d.At].Key
 		}
 	}
 }
 
 // numberOf returns the number of the descriptor that d is about.
-func (c *call) numberOf(d *decision) int {
-	for i := range c.decisions {
-		if d == &c.decisions[i] {
+func (c *Call) numberOf(d *Decision) int {
+	for i := range c.Decisions {
+		if d == &c.Decisions[i] {
 			return i
 		}
 	}
@@ -72,10 +72,10 @@ func (c *call) numberOf(d *decision) int {
 }
 
 // keepLease hands the call's lease to a caller in this process.
-func (c *call) keepLease() {
+func (c *Call) keepLease() {
 	l := c.lease
 	l.Held, l.Reserved = slices.Clone(l.Held), slices.Clone(l.Reserved)
-	c.resp.inside().Lease = l
+	c.Response.inside().Lease = l
 }
 
 // errNeedsLease fails a call whose caller could not end the lease that it would get.
@@ -87,7 +87,7 @@ func errNeedsLease(rule string) *Error {
 // before; where policies take the place of a limit, those of every algorithm. Requests in flight stay
 // counted, since they end by themselves.
 func (s *Service) Reset(ctx context.Context, req *Request) error {
-	b := s.batches.Get().(*batch)
+	b := s.batches.Get().(*Batch)
 	defer s.batches.Put(b)
 	defer b.release()
 	var resp Response
@@ -104,16 +104,16 @@ func (s *Service) Reset(ctx context.Context, req *Request) error {
 }
 
 // resettable returns the keys of the counters that Reset forgets.
-func (c *call) resettable() (keys []limit.Key) {
+func (c *Call) resettable() (keys []limit.Key) {
 	add := func(k limit.Key) {
 		if !slices.Contains(keys, k) {
 			keys = append(keys, k)
 		}
 	}
-	for i := range c.decisions {
-		d := &c.decisions[i]
-		for j := d.first; j < d.first+d.n; j++ {
-			key := c.ops[j].Key
+	for i := range c.Decisions {
+		d := &c.Decisions[i]
+		for j := d.First; j < d.First+d.n; j++ {
+			key := c.Ops[j].Key
 			if c.views[j].inFlight != nil {
 				continue
 			}

@@ -125,14 +125,14 @@ func (k *keyBudget) sweep(now limit.Instant) bool {
 
 // budgetKey gives a decision the counter that new values share if its rule has as many keys as it may have. Values
 // with a policy of their own always have a counter of their own: who writes policies bounds how many there are.
-func (b *batch) budgetKey(d *decision) {
+func (b *Batch) budgetKey(d *Decision) {
 	k := d.view.keys
 	if k == nil || d.policies != nil && d.decider == decidedByKey ||
-		k.admits(d.match.Group, d.cost > 0, b.engine.conf.Now()) {
+		k.admits(d.match.Group, d.Cost > 0, b.engine.conf.Now()) {
 		return
 	}
 	d.match.Group = k.shared
-	if k.others.Add(1); d.cost > 0 && served(&b.engine.conf) && k.reported.allow(time.Now()) {
+	if k.others.Add(1); d.Cost > 0 && served(&b.engine.conf) && k.reported.allow(time.Now()) {
 		b.engine.conf.Log.Warn("a rule has as many keys as its max_keys allows; new values share one counter",
 			"domain", k.label.domain, "rule", k.label.path, "max_keys", k.most)
 	}

@@ -2,10 +2,13 @@ package ratelimit
 
 import (
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/kit/units"
+	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
@@ -38,7 +41,8 @@ type Request struct {
 	// NoLease fails a call that would get a lease, because its caller could not end it.
 	NoLease bool
 
-	size int // bytes of the message that it was decoded from
+	// Size is how many bytes the message had that it was decoded from; 0: there was none.
+	Size int
 }
 
 // An Estimate is what a request may cost, 0 if that is not known.
@@ -58,7 +62,7 @@ const maxMetadata = 256
 // Release drops what a request must not keep that is used again, as the strings of a large message. place is the
 // request's place in its slice. Release returns false if the request itself must not be kept.
 func (r *Request) Release(place int) bool {
-	if r.size <= smallMessage {
+	if r.Size <= smallMessage {
 		return true
 	}
 	r.Domain = ""
@@ -99,6 +103,32 @@ type Descriptor struct {
 	Refund bool
 }
 
+// An Override is a limit that a request has for one of its descriptors.
+type Override struct {
+	RequestsPerUnit uint32
+	Unit            Unit
+	Multiplier      uint32 // zero counts as one
+}
+
+// A Unit is the unit of a limit as Envoy's API numbers it. Requests
+// (envoy.type.v3.RateLimitUnit) and responses (RateLimitResponse.RateLimit.Unit)
+// agree on the numbers.
+type Unit int32
+
+// Length returns the unit's length, zero for UNKNOWN and undefined units.
+func (u Unit) Length() time.Duration {
+	known, _ := units.Numbered(int32(u))
+	return known.Length
+}
+
+// String returns the unit's name in capitals, as the API spells it.
+func (u Unit) String() string {
+	if known, ok := units.Numbered(int32(u)); ok {
+		return strings.ToUpper(known.Name)
+	}
+	return "UNKNOWN"
+}
+
 // A Response is what to answer to one [Request].
 type Response struct {
 	// Err, if set, fails the call; the other fields are then meaningless.
@@ -123,8 +153,34 @@ type Response struct {
 
 	told     bool           // Inside may be filled
 	granted  []leases.Grant // leases that the response is about to hand out
-	metadata [][]byte       // encoded Structs that make up dynamic_metadata
+	metadata [][]byte       // see Metadata
+	token    []byte         // the part of it with the token of a lease
+	note     []byte         // the part of it with the policy that answered
 }
+
+// Metadata returns the parts that make up dynamic_metadata together, as the [Encoder] has encoded them.
+func (r *Response) Metadata() [][]byte { return r.metadata }
+
+// An Encoder encodes what is prepared for responses before there is one, as the transports send it. Package
+// internal/wire/messages has Envoy's form. A service without one answers callers in this process.
+type Encoder interface {
+	// Limit encodes a limit for statuses, under the operator's name for it; multipliers as in [Config].
+	Limit(name string, l *limit.Limit, multipliers bool) []byte
+	// Struct encodes a part of dynamic_metadata.
+	Struct(m map[string]any) []byte
+	// AppendText appends a part of dynamic_metadata that has one text.
+	AppendText(b []byte, key, value string) []byte
+	// Question encodes a request as a part of dynamic_metadata.
+	Question(r *Request) []byte
+}
+
+// unsent encodes nothing: nobody reads it.
+type unsent struct{}
+
+func (unsent) Limit(string, *limit.Limit, bool) []byte { return nil }
+func (unsent) Struct(map[string]any) []byte            { return nil }
+func (unsent) AppendText(b []byte, _, _ string) []byte { return b }
+func (unsent) Question(*Request) []byte                { return nil }
 
 // A Status is the answer to one descriptor.
 type Status struct {
@@ -135,7 +191,15 @@ type Status struct {
 	// if OverLimit, else how long until the limit is as good as unused.
 	Reset int64
 
-	limit *limitView // that decided; nil if none did
+	limit *LimitView // that decided; nil if none did
+}
+
+// Limit returns the limit that decided, as the [Encoder] has encoded it; false if none did.
+func (s *Status) Limit() (encoded []byte, ok bool) {
+	if s.limit == nil {
+		return nil, false
+	}
+	return s.limit.current, true
 }
 
 // An Error is a call that cannot be answered. Code is a gRPC status code.
@@ -177,7 +241,7 @@ func (r *Response) reset(n int) {
 	r.Forget()
 	r.Err, r.OverLimit, r.Body, r.Degraded, r.Uncounted = nil, false, "", false, false
 	r.Statuses, r.Headers, r.RequestHeaders = r.Statuses[:n], r.Headers[:0], r.RequestHeaders[:0]
-	r.granted, r.metadata = r.granted[:0], r.metadata[:0]
+	r.granted, r.metadata, r.token, r.note = r.granted[:0], r.metadata[:0], r.token[:0], r.note[:0]
 	clear(r.Statuses)
 }
 
@@ -193,6 +257,11 @@ func (r *Response) Forget() {
 		r.Inside, r.told = Inside{}, false
 	}
 }
+
+// ceilSeconds returns a wait in whole seconds, rounded up.
+func ceilSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+func clampUint32(n int64) uint32 { return uint32(min(max(n, 0), 1<<32-1)) }
 
 func invalid(format string, args ...any) *Error {
 	return &Error{Code: codeInvalid, Message: fmt.Sprintf(format, args...)}

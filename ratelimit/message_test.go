@@ -16,7 +16,7 @@ func TestResponseIsResetAsAWhole(t *testing.T) {
 		Err: invalid("no"), OverLimit: true, Statuses: []Status{{Remaining: 1}}, Headers: header, RequestHeaders: header,
 		Body:     "body",
 		Degraded: true, Uncounted: true, Inside: Inside{Wait: time.Second}, told: true, granted: []leases.Grant{{Rule: "r"}},
-		metadata: [][]byte{{1}},
+		metadata: [][]byte{{1}}, token: []byte{1}, note: []byte{1},
 	}
 	before := reflect.ValueOf(r)
 	for i := range before.NumField() {

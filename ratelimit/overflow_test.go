@@ -211,7 +211,7 @@ descriptors:
 			}
 		})
 		views := h.engine.rules.Load().views
-		if own, none := views[0].limits[0].limit.Overflow(), views[1].limits[0].limit.Overflow(); own != limit.Refuse ||
+		if own, none := views[0].limits[0].Limit.Overflow(), views[1].limits[0].Limit.Overflow(); own != limit.Refuse ||
 			none != c.want {
 			t.Errorf("%+v: the rule that says refuse has %v, the other one %v", c, own, none)
 		}

@@ -62,9 +62,9 @@ func (v *ruleView) inPlaceOf(rule *ruleView) {
 	own.shadow, v.keys = own.shadow || rule.rule.Shadow, rule.keys
 	for i := range rule.limits {
 		l := &rule.limits[i]
-		if l.limit.Algorithm() == limit.FixedWindow && l.limit.Window() == own.limit.Window() {
+		if l.Limit.Algorithm() == limit.FixedWindow && l.Limit.Window() == own.Limit.Window() {
 			own.keyPart, own.shadow, v.sharesCounter = l.keyPart, own.shadow || l.shadow, true
-			own.limit = sameWindows(own.limit, l.limit)
+			own.Limit = sameWindows(own.Limit, l.Limit)
 			return
 		}
 	}
@@ -101,14 +101,14 @@ func newOverrideView(o Override, conf *Config) (*ruleView, error) {
 	r := &descriptors.Rule{Path: "override"}
 	v := &ruleView{rule: r, each: conf.Charge == descriptors.ChargeEach, onError: conf.OnBackendError,
 		onOverload: conf.OnOverload, quota: conf.QuotaMode, override: true}
-	v.limits = []limitView{newLimitView(r, &descriptors.RuleLimit{
+	v.limits = []LimitView{newLimitView(r, &descriptors.RuleLimit{
 		Limit: l,
 		// The window is part of the key, as the reference has it: callers may
 		// bring different limits for the same descriptor.
 		KeyPart: "o:" + window.String(),
 	}, conf)}
-	v.limits[0].name = "override"
-	v.limits[0].refused = encodeMetadata(map[string]any{"rule": "override"})
+	v.limits[0].Name = "override"
+	v.limits[0].refused = conf.Encoder.AppendText(nil, "rule", "override")
 	v.series = conf.Metrics.override()
 	v.count()
 	return v, nil

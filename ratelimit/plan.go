@@ -9,27 +9,27 @@ import (
 )
 
 // plan finds the rules and ops for the call's descriptors.
-func (c *call) plan(b *batch) *Error {
-	if c.req.Domain == "" {
+func (c *Call) plan(b *Batch) *Error {
+	if c.Request.Domain == "" {
 		return invalid("rate limit domain must not be empty")
 	}
-	if len(c.req.Descriptors) == 0 {
+	if len(c.Request.Descriptors) == 0 {
 		return invalid("rate limit descriptor list must not be empty")
 	}
-	c.decisions = grow(c.decisions, len(c.req.Descriptors))
-	if e := c.req.Estimate; e != nil {
+	c.Decisions = grow(c.Decisions, len(c.Request.Descriptors))
+	if e := c.Request.Estimate; e != nil {
 		c.estimate = int64(min(e.Units, maxCost))
 	}
 	replacing := false
-	for i := range c.req.Descriptors {
+	for i := range c.Request.Descriptors {
 		if err := c.match(b, i); err != nil {
 			return err
 		}
-		if v := c.decisions[i].view; v != nil && len(v.rule.Replaces) > 0 {
+		if v := c.Decisions[i].view; v != nil && len(v.rule.Replaces) > 0 {
 			replacing = true
 		}
 	}
-	for i := range c.decisions {
+	for i := range c.Decisions {
 		if err := c.addOps(b, i, replacing); err != nil {
 			return err
 		}
@@ -41,9 +41,9 @@ func (c *call) plan(b *batch) *Error {
 }
 
 // match finds what applies to descriptor i.
-func (c *call) match(b *batch, i int) *Error {
-	d, p := &c.req.Descriptors[i], &c.decisions[i]
-	p.entries, p.status = d.Entries, &c.resp.Statuses[i] // the rest is zero: see release
+func (c *Call) match(b *Batch, i int) *Error {
+	d, p := &c.Request.Descriptors[i], &c.Decisions[i]
+	p.Entries, p.status = d.Entries, &c.Response.Statuses[i] // the rest is zero: see release
 	if !c.recall(b.rules.set, i) {
 		if err := c.look(b, i); err != nil || p.returns {
 			return err
@@ -59,9 +59,9 @@ func (c *call) match(b *batch, i int) *Error {
 			return invalid("descriptors[%d].limit: %v", i, err)
 		}
 		if p.view = view; b.engine.conf.Caps.PlainWindows {
-			p.match.Group = descriptors.TextGroup(c.req.Domain, nil, d.Entries)
+			p.match.Group = descriptors.TextGroup(c.Request.Domain, nil, d.Entries)
 		} else if !view.sharesCounter {
-			p.match.Group = overrideGroup(c.req.Domain, d.Entries)
+			p.match.Group = overrideGroup(c.Request.Domain, d.Entries)
 		}
 		return nil
 	}
@@ -73,15 +73,15 @@ func (c *call) match(b *batch, i int) *Error {
 			p.view, p.decider = view, int32(decider)
 		}
 		if b.engine.conf.Caps.PlainWindows {
-			p.match.Group = descriptors.TextGroup(c.req.Domain, r, d.Entries)
+			p.match.Group = descriptors.TextGroup(c.Request.Domain, r, d.Entries)
 		}
 	}
 	return nil
 }
 
 // look matches descriptor i, or reads the token in it.
-func (c *call) look(b *batch, i int) *Error {
-	d, p := &c.req.Descriptors[i], &c.decisions[i]
+func (c *Call) look(b *Batch, i int) *Error {
+	d, p := &c.Request.Descriptors[i], &c.Decisions[i]
 	for j := range d.Entries {
 		if d.Entries[j].Key == "" {
 			return invalid("descriptors[%d].entries[%d].key must not be empty", i, j)
@@ -94,7 +94,7 @@ func (c *call) look(b *batch, i int) *Error {
 	if b.rules.awaited {
 		return errAwaited
 	}
-	b.rules.set.Match(c.req.Domain, d.Entries, &p.match)
+	b.rules.set.Match(c.Request.Domain, d.Entries, &p.match)
 	c.keepMatch(b.rules.set, i)
 	return nil
 }
@@ -111,15 +111,15 @@ func overrideGroup(domain string, entries []descriptors.Entry) string {
 }
 
 // addOps adds an op for each limit of descriptor i that no other rule replaces.
-func (c *call) addOps(b *batch, i int, replacing bool) *Error {
-	p := &c.decisions[i]
-	p.first, p.n = len(c.ops), 0
+func (c *Call) addOps(b *Batch, i int, replacing bool) *Error {
+	p := &c.Decisions[i]
+	p.First, p.n = len(c.Ops), 0
 	if p.view == nil || p.unlimited {
 		return nil
 	}
-	d := &c.req.Descriptors[i]
-	cost, named := c.req.cost(d), c.req.names(d)
-	if p.cost = cost; p.view.keys != nil {
+	d := &c.Request.Descriptors[i]
+	cost, named := c.Request.cost(d), c.Request.names(d)
+	if p.Cost = cost; p.view.keys != nil {
 		b.budgetKey(p)
 	}
 	how := c.reserving(d, p.view)
@@ -134,44 +134,44 @@ func (c *call) addOps(b *batch, i int, replacing bool) *Error {
 		}
 		if cost < 0 && lv.inFlight != nil && !lv.inFlight.ByHits {
 			return invalid("descriptors[%d]: rule %s releases requests by lease (release: lease), not by a negative hits_addend",
-				i, lv.name)
+				i, lv.Name)
 		}
-		if most := b.engine.conf.Caps.MaxOps; len(c.ops) == most {
+		if most := b.engine.conf.Caps.MaxOps; len(c.Ops) == most {
 			return invalid("the descriptors match more than %d limits", most)
 		}
 		c.views = append(c.views, lv)
-		c.ops = append(c.ops, limit.Op{})
-		b.engine.conf.setOp(&c.ops[len(c.ops)-1], p.view, lv, p.match.Group, cost, named)
+		c.Ops = append(c.Ops, limit.Op{})
+		b.engine.conf.setOp(&c.Ops[len(c.Ops)-1], p.view, lv, p.match.Group, cost, named)
 		if lv.inFlight != nil {
-			if c.req.NoLease && cost > 0 {
-				return errNeedsLease(lv.name)
+			if c.Request.NoLease && cost > 0 {
+				return errNeedsLease(lv.Name)
 			}
-			c.leaseOp(&c.ops[len(c.ops)-1])
+			c.leaseOp(&c.Ops[len(c.Ops)-1])
 		}
 		p.n++
 	}
 	if how == reserves {
-		c.reserve(b, i, p.first)
+		c.reserve(b, i, p.First)
 	}
 	return nil
 }
 
 // setOp has an op, which is zero but for what this sets, be about a limit of a rule. named says whether the caller
 // names the cost.
-func (conf *Config) setOp(op *limit.Op, v *ruleView, lv *limitView, group string, cost int64, named bool) {
-	op.Key.Group, op.Key.Limit, op.Limit, op.Cost = group, lv.keyPart, lv.limit, cost
+func (conf *Config) setOp(op *limit.Op, v *ruleView, lv *LimitView, group string, cost int64, named bool) {
+	op.Key.Group, op.Key.Limit, op.Limit, op.Cost = group, lv.keyPart, lv.Limit, cost
 	// Quota mode is settled after the fact, in answer.
 	op.Shadow = lv.shadow || v.quota || conf.ShadowMode
-	op.Each = v.each || named && lv.limit.Overflow() != limit.Refuse
+	op.Each = v.each || named && lv.Limit.Overflow() != limit.Refuse
 }
 
 // replaced reports whether a rule that applies replaces limits called name.
-func (c *call) replaced(name string) bool {
+func (c *Call) replaced(name string) bool {
 	if name == "" {
 		return false
 	}
-	for i := range c.decisions {
-		if v := c.decisions[i].view; v != nil {
+	for i := range c.Decisions {
+		if v := c.Decisions[i].view; v != nil {
 			for _, r := range v.rule.Replaces {
 				if r == name {
 					return true
@@ -211,9 +211,9 @@ func (r *Request) cost(d *Descriptor) int64 {
 }
 
 // leaseOp sets the holder of an op of a rule that limits requests in flight.
-func (c *call) leaseOp(op *limit.Op) {
+func (c *Call) leaseOp(op *limit.Op) {
 	if c.holder == "" {
-		c.holder = leases.Holder(c.req.Domain, c.req.ID, c.req.proxy())
+		c.holder = leases.Holder(c.Request.Domain, c.Request.ID, c.Request.proxy())
 	}
 	if op.Cost > 0 {
 		op.Holder = c.holder

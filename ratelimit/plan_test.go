@@ -23,12 +23,12 @@ func TestRequestOfTooManyLimitsIsInvalid(t *testing.T) {
 	}
 	var req Request
 	req.Domain, req.Descriptors = "d", list
-	b := &batch{engine: &h.engine, rules: h.rules.Load()}
-	c := &call{req: &req, resp: &Response{Statuses: make([]Status, len(list))}}
+	b := &Batch{engine: &h.engine, rules: h.rules.Load()}
+	c := &Call{Request: &req, Response: &Response{Statuses: make([]Status, len(list))}}
 	if err := c.plan(b); err == nil || err.Message != "the descriptors match more than 64 limits" {
 		t.Errorf("more than 64 limits: %v", err)
 	}
-	if len(c.ops) > 64 || cap(c.ops) > 256 {
-		t.Errorf("the call holds %d ops, with room for %d", len(c.ops), cap(c.ops))
+	if len(c.Ops) > 64 || cap(c.Ops) > 256 {
+		t.Errorf("the call holds %d ops, with room for %d", len(c.Ops), cap(c.Ops))
 	}
 }

@@ -28,7 +28,7 @@ func newPolicyViews(own *ruleView, cache *policyCache, recorders *policyRecorder
 	if recorders == nil {
 		p.recorders = newPolicyRecorders(own.rule.Domain, own.rule.Path, conf)
 	}
-	for _, name := range []string{own.limits[0].name, own.rule.Domain + "/" + own.rule.Path} {
+	for _, name := range []string{own.limits[0].Name, own.rule.Domain + "/" + own.rule.Path} {
 		// A name is no escaped text: a % in it stands for itself.
 		if key, err := policies.KeyOf(name); err == nil && (len(p.names) == 0 || key != string(p.names[0])) {
 			p.names = append(p.names, []byte(key))
@@ -102,29 +102,29 @@ func (p *policyViews) derive(f policies.Figures) *ruleView {
 	own := &p.own.limits[0]
 	l, err := f.Limit()
 	if err == nil {
-		l = underOverflow(l, own.limit, &p.conf.Caps)
+		l = underOverflow(l, own.Limit, &p.conf.Caps)
 		err = p.conf.Caps.Check(l)
 	}
 	if err != nil {
 		if ok, skipped := p.cache.unusable.Allow(); ok {
-			p.conf.Log.Error("the policy cannot be used; the rule's own limit holds", "rule", own.name, "policy", f.Text(),
+			p.conf.Log.Error("the policy cannot be used; the rule's own limit holds", "rule", own.Name, "policy", f.Text(),
 				"error", err, "suppressed", skipped)
 		}
 		return p.own
 	}
-	if own.limit.Algorithm() == limit.FixedWindow && l.Algorithm() == limit.FixedWindow &&
-		l.Window() == own.limit.Window() {
-		l = sameWindows(l, own.limit)
+	if own.Limit.Algorithm() == limit.FixedWindow && l.Algorithm() == limit.FixedWindow &&
+		l.Window() == own.Limit.Window() {
+		l = sameWindows(l, own.Limit)
 	}
-	if with := l.WithShare(min(own.limit.Share(), l.Capacity())); with.TakesAhead() && l.Is(limit.Prefetched) {
+	if with := l.WithShare(min(own.Limit.Share(), l.Capacity())); with.TakesAhead() && l.Is(limit.Prefetched) {
 		l = with
 	}
 	v := &ruleView{rule: p.own.rule, each: p.own.each, onError: p.own.onError, onOverload: p.own.onOverload,
 		quota: p.own.quota, meta: p.own.meta, series: p.own.series, keys: p.own.keys, reserve: p.own.reserve}
 	lv := *own
-	lv.limit, lv.keyPart = l, l.Algorithm().KeyLetter()+own.keyPart[1:]
-	lv.current = encodeCurrentLimit(lv.label, l, p.conf.UnitMultipliers)
-	v.limits = []limitView{lv}
+	lv.Limit, lv.keyPart = l, l.Algorithm().KeyLetter()+own.keyPart[1:]
+	lv.current = p.conf.Encoder.Limit(lv.label, l, p.conf.UnitMultipliers)
+	v.limits = []LimitView{lv}
 	return v
 }
 

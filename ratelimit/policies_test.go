@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
@@ -172,10 +174,10 @@ func TestOneSnapshotDecidesASlice(t *testing.T) {
 	for deadline := time.Now().Add(20 * time.Second); (len(seen) < 2 || seen[1<<30]+seen[1<<31] < 1000) &&
 		time.Now().Before(deadline); {
 		h.Decide(t.Context(), reqs, resps)
-		first := resps[0].Statuses[0].limit.limit.Max()
+		first := resps[0].Statuses[0].limit.Limit.Max()
 		for i, resp := range resps {
 			for j := range resp.Statuses {
-				if most := resp.Statuses[j].limit.limit.Max(); most != first {
+				if most := resp.Statuses[j].limit.Limit.Max(); most != first {
 					t.Fatalf("descriptor %d of call %d is decided by a policy of %d, the first one by one of %d", j, i, most, first)
 				}
 			}
@@ -235,10 +237,14 @@ func TestPoliciesDoNotAllocate(t *testing.T) {
 	}
 }
 
-func encodedRequest(key, value string) []byte {
-	e := appendStringField(appendStringField(nil, fieldEntryKey, key), fieldEntryValue, value)
-	d := appendBytesField(nil, fieldDescriptorEntries, e)
-	return appendBytesField(appendStringField(nil, fieldRequestDomain, "d"), fieldRequestDescriptors, d)
+// encodedRequest is Envoy's message for descriptors of domain d.
+func encodedRequest(t testing.TB, entries ...string) []byte {
+	t.Helper()
+	encoded, err := proto.Marshal(protoRequest("d", entries...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encoded
 }
 
 // policyService has a policy for the user vip.
@@ -252,7 +258,7 @@ func policyService(t testing.TB, rules string) *Service {
 	in.Install(in.Snapshot().With([]policies.Change{{Key: "user:vip", Figures: per(limit.SlidingWindow, 1<<30, 3600)}}),
 		time.Now())
 	s, err := New(Config{
-		Backend: be, Caps: memory.Caps(), Local: be, Log: slog.New(slog.DiscardHandler), Policies: in,
+		Backend: be, Caps: memory.Caps(), Local: be, Log: slog.New(slog.DiscardHandler), Encoder: Wire.Encoder, Policies: in,
 		Now: func() limit.Instant { return limit.InstantOf(time.Now()) },
 	}, set)
 	if err != nil {
@@ -267,14 +273,13 @@ func BenchmarkPolicies(b *testing.B) {
 	s := policyService(b, strings.ReplaceAll(policyRules, "5", "4000000000"))
 	for _, entry := range []string{"plain=vip", "user=vip", "user=other"} {
 		b.Run(entry, func(b *testing.B) {
-			key, value, _ := strings.Cut(entry, "=")
-			encoded := encodedRequest(key, value)
+			encoded := encodedRequest(b, entry)
 			var req Request
 			var resp Response
 			reqs, resps := []*Request{&req}, []*Response{&resp}
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := req.Decode(encoded); err != nil {
+				if err := Wire.Decode(&req, encoded); err != nil {
 					b.Fatal(err)
 				}
 				s.Decide(context.Background(), reqs, resps)

@@ -13,14 +13,14 @@ import (
 // degrade decides a call that the backend could not decide: each rule that
 // applies answers by its policy. It returns a verdict with an outcome for each op;
 // only outcomes of decisions with FailLocal are meaningful.
-func (c *call) degrade(ctx context.Context, b *batch, err error) *limit.Verdict {
-	c.resp.Degraded, c.cause = true, backendFailed
+func (c *Call) degrade(ctx context.Context, b *Batch, err error) *limit.Verdict {
+	c.Response.Degraded, c.cause = true, backendFailed
 	if errors.Is(err, backends.ErrOverloaded) {
 		c.cause = overloaded
 	}
 	strictest := descriptors.FailAllow
-	for i := range c.decisions {
-		p := &c.decisions[i]
+	for i := range c.Decisions {
+		p := &c.Decisions[i]
 		if p.view == nil || p.n == 0 {
 			continue
 		}
@@ -29,11 +29,11 @@ func (c *call) degrade(ctx context.Context, b *batch, err error) *limit.Verdict 
 			p.policy = descriptors.FailAllow
 		}
 		strictest = stricter(strictest, p.policy)
-		c.resp.Uncounted = c.resp.Uncounted || p.policy != descriptors.FailLocal
+		c.Response.Uncounted = c.Response.Uncounted || p.policy != descriptors.FailLocal
 	}
 	if !errors.Is(ctx.Err(), context.Canceled) { // else nobody is waiting
-		b.engine.conf.Metrics.answered(c.cause.label, strictest.String())
-		b.engine.logFailure(c.req, c.cause.message+strictest.String(), err)
+		b.engine.conf.Metrics.answered(c.cause.Label, strictest.String())
+		b.engine.logFailure(c.Request, c.cause.message+strictest.String(), err)
 	}
 	c.strictest = strictest
 	refused := strictest == descriptors.FailDeny || strictest == descriptors.FailError
@@ -45,8 +45,8 @@ func (c *call) degrade(ctx context.Context, b *batch, err error) *limit.Verdict 
 }
 
 // enforcing reports whether a limit of p can refuse.
-func (c *call) enforcing(b *batch, p *decision) bool {
-	for at := p.first; at < p.first+p.n; at++ {
+func (c *Call) enforcing(b *Batch, p *Decision) bool {
+	for at := p.First; at < p.First+p.n; at++ {
 		if !c.views[at].shadow {
 			return !b.engine.conf.ShadowMode
 		}
@@ -56,12 +56,12 @@ func (c *call) enforcing(b *batch, p *decision) bool {
 
 // takeLocal decides the descriptors with FailLocal in this process's memory, unless
 // the request is refused anyway: then it must not be charged.
-func (c *call) takeLocal(ctx context.Context, b *batch, refused bool) *limit.Verdict {
-	full := &limit.Verdict{Outcomes: make([]limit.Outcome, len(c.ops))}
+func (c *Call) takeLocal(ctx context.Context, b *Batch, refused bool) *limit.Verdict {
+	full := &limit.Verdict{Outcomes: make([]limit.Outcome, len(c.Ops))}
 	req := limit.Request{At: b.engine.conf.Now()}
 	var at []int
-	for i := range c.decisions {
-		p := &c.decisions[i]
+	for i := range c.Decisions {
+		p := &c.Decisions[i]
 		if p.policy != descriptors.FailLocal {
 			continue
 		}
@@ -69,8 +69,8 @@ func (c *call) takeLocal(ctx context.Context, b *batch, refused bool) *limit.Ver
 			p.policy = descriptors.FailAllow
 			continue
 		}
-		for j := p.first; j < p.first+p.n; j++ {
-			at, req.Ops = append(at, j), append(req.Ops, c.ops[j])
+		for j := p.First; j < p.First+p.n; j++ {
+			at, req.Ops = append(at, j), append(req.Ops, c.Ops[j])
 		}
 	}
 	if len(at) == 0 {
@@ -79,8 +79,8 @@ func (c *call) takeLocal(ctx context.Context, b *batch, refused bool) *limit.Ver
 	out := make([]limit.Verdict, 1)
 	b.engine.conf.Local.Take(ctx, []limit.Request{req}, out)
 	if full.Err = out[0].Err; full.Err != nil {
-		b.engine.logFailure(c.req, "local fallback failed", full.Err)
-		c.resp.Uncounted = true
+		b.engine.logFailure(c.Request, "local fallback failed", full.Err)
+		c.Response.Uncounted = true
 		c.localFailed(b)
 		return full
 	}
@@ -92,13 +92,13 @@ func (c *call) takeLocal(ctx context.Context, b *batch, refused bool) *limit.Ver
 }
 
 // localFailed answers the descriptors with FailLocal by the service's policy.
-func (c *call) localFailed(b *batch) {
+func (c *Call) localFailed(b *Batch) {
 	policy := b.engine.conf.OnBackendError
 	if policy == descriptors.FailLocal {
 		policy = descriptors.FailAllow
 	}
-	for i := range c.decisions {
-		p := &c.decisions[i]
+	for i := range c.Decisions {
+		p := &c.Decisions[i]
 		if p.policy != descriptors.FailLocal {
 			continue
 		}
@@ -111,45 +111,37 @@ func (c *call) localFailed(b *batch) {
 	}
 }
 
-// A cause is why a policy answers and not the counters.
-type cause struct {
-	label    string // in metrics
+// A Cause is why a policy answers and not the counters.
+type Cause struct {
+	Label    string // in metrics
 	message  string // in logs
 	policy   func(*ruleView) descriptors.FailurePolicy
 	outcomes map[descriptors.FailurePolicy]Outcome
-	metadata map[descriptors.FailurePolicy][]byte // what a response's dynamic_metadata says
+	note     string // in a response's dynamic_metadata: the key whose value is the policy
 }
 
 var (
-	backendFailed = &cause{
-		label: "backend_error", message: "backend failed, answered by policy ",
+	backendFailed = &Cause{
+		Label: "backend_error", message: "backend failed, answered by policy ",
 		policy: func(v *ruleView) descriptors.FailurePolicy { return v.onError },
 		outcomes: map[descriptors.FailurePolicy]Outcome{
 			descriptors.FailAllow: OutcomeFailedOpen, descriptors.FailDeny: OutcomeFailedClosed,
 			descriptors.FailError: OutcomeFailedError,
 		},
-		metadata: policyMetadata("degraded"),
+		note: "degraded",
 	}
-	overloaded = &cause{
-		label: "overload", message: "more requests than the backend can be asked about, answered by policy ",
+	overloaded = &Cause{
+		Label: "overload", message: "more requests than the backend can be asked about, answered by policy ",
 		policy: func(v *ruleView) descriptors.FailurePolicy { return v.onOverload },
 		outcomes: map[descriptors.FailurePolicy]Outcome{
 			descriptors.FailAllow: OutcomeOverload, descriptors.FailDeny: OutcomeOverload,
 			descriptors.FailError: OutcomeOverload,
 		},
-		metadata: policyMetadata("overloaded"),
+		note: "overloaded",
 	}
 	// recalled: the store could not be asked, and had refused the same until later than now. No policy answers.
-	recalled = &cause{label: "recalled", metadata: policyMetadata("recalled")}
+	recalled = &Cause{Label: "recalled", note: "recalled"}
 )
-
-func policyMetadata(key string) map[descriptors.FailurePolicy][]byte {
-	m := map[descriptors.FailurePolicy][]byte{}
-	for _, p := range strictness {
-		m[p] = encodeMetadata(map[string]any{key: p.String()})
-	}
-	return m
-}
 
 // strictness orders the policies. The last one among a request's rules decides
 // about the whole request. Deny comes after error, because a proxy may admit a
@@ -174,7 +166,7 @@ func stricter(a, b descriptors.FailurePolicy) descriptors.FailurePolicy {
 // each can be answered by.
 func degradedLabels() map[string][]string {
 	return map[string][]string{
-		backendFailed.label: {"allow", "deny", "error", "local"},
-		overloaded.label:    {"allow", "deny", "error"},
+		backendFailed.Label: {"allow", "deny", "error", "local"},
+		overloaded.Label:    {"allow", "deny", "error"},
 	}
 }

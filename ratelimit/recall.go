@@ -25,31 +25,31 @@ func (r *Recall) find(set *descriptors.Set) *matched {
 }
 
 // recall sets the match of descriptor i from the cache, and reports whether the cache has it.
-func (c *call) recall(set *descriptors.Set, i int) bool {
-	if c.req.Recall == nil {
+func (c *Call) recall(set *descriptors.Set, i int) bool {
+	if c.Request.Recall == nil {
 		return false
 	}
-	r := c.req.Recall.find(set)
+	r := c.Request.Recall.find(set)
 	if r == nil || i >= len(r.matches) {
 		return false
 	}
-	c.decisions[i].match = r.matches[i]
+	c.Decisions[i].match = r.matches[i]
 	return true
 }
 
 // keepMatch caches the match of descriptor i.
-func (c *call) keepMatch(set *descriptors.Set, i int) {
-	all := c.req.Recall
+func (c *Call) keepMatch(set *descriptors.Set, i int) {
+	all := c.Request.Recall
 	if all == nil {
 		return
 	}
 	r := all.find(set)
 	if r == nil {
 		all.of[1] = all.of[0]
-		all.of[0] = matched{set, make([]descriptors.Match, 0, len(c.decisions))}
+		all.of[0] = matched{set, make([]descriptors.Match, 0, len(c.Decisions))}
 		r = &all.of[0]
 	}
 	if i == len(r.matches) {
-		r.matches = append(r.matches, c.decisions[i].match)
+		r.matches = append(r.matches, c.Decisions[i].match)
 	}
 }

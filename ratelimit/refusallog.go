@@ -32,11 +32,11 @@ func (e *engine) LogsRefusals() bool {
 
 // logRefusal logs a refused request, of some in each second. Nothing that all cores
 // share is written unless somebody wants to see it.
-func logRefusal(b *batch, c *call) {
-	if !c.resp.OverLimit {
+func logRefusal(b *Batch, c *Call) {
+	if !c.Response.OverLimit {
 		return
 	}
-	e, d, ctx := b.engine, c.refuses, context.Background()
+	e, d, ctx := b.engine, c.Refuses, context.Background()
 	log, level := e.conf.Log, e.refusalLevel()
 	if !log.Enabled(ctx, level) {
 		return
@@ -46,17 +46,17 @@ func logRefusal(b *batch, c *call) {
 		return
 	}
 	cause := "limit"
-	if d.cause != nil {
-		cause = d.cause.label
+	if d.Cause != nil {
+		cause = d.Cause.Label
 	}
-	key, trace := e.LoggedKey(c.req.Domain, d.entries), traceID(c.req)
-	if d.tier != nil {
-		log.Log(ctx, level, "request refused by a tier", "domain", c.req.Domain, "rule", d.limit.name,
-			"tier", d.tier.label, "key", key, "request_id", c.req.RequestID, "trace_id", trace, "suppressed", skipped)
+	key, trace := e.LoggedKey(c.Request.Domain, d.Entries), traceID(c.Request)
+	if d.Tier != nil {
+		log.Log(ctx, level, "request refused by a tier", "domain", c.Request.Domain, "rule", d.Limit.Name,
+			"tier", d.Tier.Label, "key", key, "request_id", c.Request.RequestID, "trace_id", trace, "suppressed", skipped)
 		return
 	}
-	log.Log(ctx, level, "request refused", "domain", c.req.Domain, "rule", d.limit.name,
-		"cause", cause, "retry_after", waitValue(d.wait), "key", key, "request_id", c.req.RequestID, "trace_id", trace,
+	log.Log(ctx, level, "request refused", "domain", c.Request.Domain, "rule", d.Limit.Name,
+		"cause", cause, "retry_after", waitValue(d.Wait), "key", key, "request_id", c.Request.RequestID, "trace_id", trace,
 		"suppressed", skipped)
 }
 

@@ -19,7 +19,7 @@ import (
 // A reserveView is how requests under a rule reserve, prepared for answers.
 type reserveView struct {
 	*descriptors.Reserve
-	lease limitView // that keeps the reservations
+	lease LimitView // that keeps the reservations
 	costs costs
 }
 
@@ -46,19 +46,19 @@ const (
 )
 
 // reserving says what descriptor d does under a rule.
-func (c *call) reserving(d *Descriptor, v *ruleView) reserving {
+func (c *Call) reserving(d *Descriptor, v *ruleView) reserving {
 	switch r := v.reserve; {
 	case r == nil || d.Refund:
-	case c.req.InProcess && c.req.Estimate == nil:
-	case c.req.InProcess && (!c.req.names(d) || !c.req.Estimate.AsSent):
+	case c.Request.InProcess && c.Request.Estimate == nil:
+	case c.Request.InProcess && (!c.Request.names(d) || !c.Request.Estimate.AsSent):
 		return reserves
-	case r.Match == descriptors.MatchOldest && c.req.names(d) && d.asks():
-		if !c.req.NoLease {
+	case r.Match == descriptors.MatchOldest && c.Request.names(d) && d.asks():
+		if !c.Request.NoLease {
 			return reserves
 		}
-	case r.Match == descriptors.MatchOldest && c.req.names(d):
+	case r.Match == descriptors.MatchOldest && c.Request.names(d):
 		return reports
-	case r.Match == descriptors.MatchToken && !c.req.names(d) && !c.req.NoLease:
+	case r.Match == descriptors.MatchToken && !c.Request.names(d) && !c.Request.NoLease:
 		return reserves
 	}
 	return charges
@@ -73,13 +73,13 @@ type reserved struct {
 
 // reserve makes the ops from first on, of decision i, reserve units, and adds the op that
 // keeps the reservation.
-func (c *call) reserve(b *batch, i, first int) {
-	p := &c.decisions[i]
+func (c *Call) reserve(b *Batch, i, first int) {
+	p := &c.Decisions[i]
 	r := p.view.reserve
 	units := r.amount(b.engine, p.match.Group, c.estimate)
 	any := false
-	for at := first; at < len(c.ops); at++ {
-		if op, lv := &c.ops[at], c.views[at]; lv.reserved {
+	for at := first; at < len(c.Ops); at++ {
+		if op, lv := &c.Ops[at], c.views[at]; lv.reserved {
 			op.Cost, op.Limit, op.Each, any = units, op.Limit.Strict(), false, true
 		}
 	}
@@ -87,25 +87,25 @@ func (c *call) reserve(b *batch, i, first int) {
 		return
 	}
 	if c.holder == "" {
-		c.holder = leases.Holder(c.req.Domain, c.req.ID, c.req.proxy())
+		c.holder = leases.Holder(c.Request.Domain, c.Request.ID, c.Request.proxy())
 	}
-	c.reserved = append(c.reserved, reserved{i, len(c.ops), units})
+	c.reserved = append(c.reserved, reserved{i, len(c.Ops), units})
 	c.views = append(c.views, &r.lease)
-	c.ops = append(c.ops, limit.Op{
-		Key: limit.Key{Group: p.match.Group, Limit: limit.ReservationPart}, Limit: r.lease.limit, Cost: 1, Shadow: true,
+	c.Ops = append(c.Ops, limit.Op{
+		Key: limit.Key{Group: p.match.Group, Limit: limit.ReservationPart}, Limit: r.lease.Limit, Cost: 1, Shadow: true,
 		Holder: limit.WithAmount(c.holder, units),
 	})
 }
 
 // report adds a settlement of the oldest reservation of decision i's key.
-func (c *call) report(i int) {
-	p := &c.decisions[i]
+func (c *Call) report(i int) {
+	p := &c.Decisions[i]
 	r := p.view.reserve
-	ops := []limit.Op{{Key: limit.Key{Group: p.match.Group, Limit: limit.ReservationPart}, Limit: r.lease.limit, Cost: -1,
+	ops := []limit.Op{{Key: limit.Key{Group: p.match.Group, Limit: limit.ReservationPart}, Limit: r.lease.Limit, Cost: -1,
 		Shadow: true}}
 	p.reports = true
-	c.settle(settling{view: p.view, decision: i, cost: p.cost, Settlement: leases.Settlement{
-		Ops: p.view.corrections(ops, p.match.Group, nil, p.cost, limit.AsLeased), Domain: r.lease.domain, Rule: r.lease.rule,
+	c.settle(settling{view: p.view, decision: i, cost: p.Cost, Settlement: leases.Settlement{
+		Ops: p.view.corrections(ops, p.match.Group, nil, p.Cost, limit.AsLeased), Domain: r.lease.domain, Rule: r.lease.rule,
 		Event: leases.Settled}})
 }
 
@@ -117,7 +117,7 @@ func (v *ruleView) corrections(ops []limit.Op, group string, parts []string, cos
 		lv := &v.limits[i]
 		if lv.reserved && (parts == nil || slices.Contains(parts, lv.keyPart)) {
 			key := limit.Key{Group: group, Limit: lv.keyPart}
-			ops = append(ops, limit.Op{Key: key, Limit: lv.limit, Cost: cost, AsOf: asOf})
+			ops = append(ops, limit.Op{Key: key, Limit: lv.Limit, Cost: cost, AsOf: asOf})
 		}
 	}
 	return ops
@@ -131,10 +131,10 @@ type settling struct {
 	cost     int64     // -1: unknown
 }
 
-func (c *call) settle(s settling) { c.settling = append(c.settling, s) }
+func (c *Call) settle(s settling) { c.settling = append(c.settling, s) }
 
 // addSettlements adds a request for each settlement.
-func (c *call) addSettlements(b *batch) {
+func (c *Call) addSettlements(b *Batch) {
 	c.firstSettling = len(b.takes)
 	for i := range c.settling {
 		b.returns = true
@@ -144,7 +144,7 @@ func (c *call) addSettlements(b *batch) {
 
 // noteSettlements passes on the verdicts on settlements. What the backend could not do is
 // done in the background, but for reports: whether they were counted is not known.
-func (c *call) noteSettlements(b *batch) {
+func (c *Call) noteSettlements(b *Batch) {
 	for i := range c.settling {
 		s, v := &c.settling[i], &b.verdicts[c.firstSettling+i]
 		if s.decision >= 0 {
@@ -164,21 +164,21 @@ func (c *call) noteSettlements(b *batch) {
 }
 
 // noteReport answers the descriptor of a report.
-func (c *call) noteReport(b *batch, s *settling, v *limit.Verdict) {
-	d := &c.decisions[s.decision]
+func (c *Call) noteReport(b *Batch, s *settling, v *limit.Verdict) {
+	d := &c.Decisions[s.decision]
 	if v.Err != nil {
-		d.outcome = OutcomeFailedOpen
-		b.engine.logFailure(c.req, "a reported cost was not charged", v.Err)
+		d.Outcome = OutcomeFailedOpen
+		b.engine.logFailure(c.Request, "a reported cost was not charged", v.Err)
 		return
 	}
-	d.outcome = OutcomeOK
+	d.Outcome = OutcomeOK
 	if len(v.Outcomes) > 1 {
 		d.status.limit, d.status.Remaining = s.view.limitOf(s.Ops[1].Key.Limit), clampUint32(v.Outcomes[1].Remaining)
-		d.limit = d.status.limit
+		d.Limit = d.status.limit
 	}
 }
 
-func (v *ruleView) limitOf(part string) *limitView {
+func (v *ruleView) limitOf(part string) *LimitView {
 	for i := range v.limits {
 		if v.limits[i].keyPart == part {
 			return &v.limits[i]
@@ -188,10 +188,10 @@ func (v *ruleView) limitOf(part string) *limitView {
 }
 
 // keepReservations adds to the call's lease what it has reserved by verdict v.
-func (c *call) keepReservations(b *batch, v *limit.Verdict) {
+func (c *Call) keepReservations(b *Batch, v *limit.Verdict) {
 	for i := range c.reserved {
 		r := &c.reserved[i]
-		d, op, out := &c.decisions[r.decision], &c.ops[r.op], &v.Outcomes[r.op]
+		d, op, out := &c.Decisions[r.decision], &c.Ops[r.op], &v.Outcomes[r.op]
 		lv, view := c.views[r.op], d.view
 		counts := b.engine.conf.Metrics.Reservation(lv.domain, lv.rule)
 		if !out.Admitted {
@@ -199,7 +199,7 @@ func (c *call) keepReservations(b *batch, v *limit.Verdict) {
 			continue
 		}
 		parts := []string{} // not nil, which would mean all limits
-		for at := d.first; at < d.first+d.n; at++ {
+		for at := d.First; at < d.First+d.n; at++ {
 			if c.views[at].reserved && v.Outcomes[at].Admitted {
 				parts = append(parts, c.views[at].keyPart)
 			}
@@ -211,20 +211,20 @@ func (c *call) keepReservations(b *batch, v *limit.Verdict) {
 			b.engine.leases.Abandon(&grant) // a limit in shadow mode had no room
 			continue
 		}
-		c.resp.granted = append(c.resp.granted, grant)
+		c.Response.granted = append(c.Response.granted, grant)
 		ttl := view.reserve.KeptFor()
-		b.engine.leases.Observe(op.Key, c.req.Domain, lv.rule, ttl, out.InFlight, v.At)
+		b.engine.leases.Observe(op.Key, c.Request.Domain, lv.rule, ttl, out.InFlight, v.At)
 		if !out.Held {
 			counts.At(int(leases.Reserved)).Inc()
 			b.engine.conf.Metrics.ReservedUnits(lv.domain, lv.rule).At(int(leases.UnitsReserved)).Add(r.units)
 		}
 		c.units += r.units
-		if oldest && !c.req.InProcess {
-			b.engine.leases.Grants(c.req.proxy())
+		if oldest && !c.Request.InProcess {
+			b.engine.leases.Grants(c.Request.proxy())
 			continue
 		}
 		c.lease.Reserved = append(c.lease.Reserved, leases.Reservation{Key: op.Key, TTL: ttl, Rule: lv.rule, Units: r.units,
-			Note: noteOf(parts, d.entries), Oldest: oldest})
+			Note: noteOf(parts, d.Entries), Oldest: oldest})
 		if end := v.At.Add(ttl); c.lease.Until == 0 || end < c.lease.Until {
 			c.lease.Until = end
 		}
@@ -291,7 +291,7 @@ func (e *engine) viewFor(rules *ruleset, inForce *policies.Snapshot, domain stri
 }
 
 // endReservations adds the settlements of what a token has reserved.
-func (c *call) endReservations(b *batch, r *leases.Return, end *tokenEnd) {
+func (c *Call) endReservations(b *Batch, r *leases.Return, end *tokenEnd) {
 	if len(r.Reserved) > 0 {
 		b.engine.conf.ended(r.Holder, end.how(), end.cost)
 	}
@@ -313,7 +313,7 @@ func (c *call) endReservations(b *batch, r *leases.Return, end *tokenEnd) {
 }
 
 // late says whether a lease has expired, as far as this process knows.
-func (c *call) late(b *batch, r *leases.Return) bool { return b.engine.conf.Now() >= r.Until }
+func (c *Call) late(b *Batch, r *leases.Return) bool { return b.engine.conf.Now() >= r.Until }
 
 // A tokenEnd is what a call says of a token that came back.
 type tokenEnd struct {
@@ -337,7 +337,7 @@ const (
 // EndReservation ends what a request of this process has reserved ([Inside.Lease]). What the
 // store does not do before ctx's deadline is done in the background.
 func (s *Service) EndReservation(ctx context.Context, l *leases.Lease, how ReservationEnd, cost uint64) {
-	b := s.batches.Get().(*batch)
+	b := s.batches.Get().(*Batch)
 	defer s.batches.Put(b)
 	defer b.release()
 	b.start(&s.engine, []*Request{{Domain: l.Domain}}, []*Response{new(Response)})

@@ -5,53 +5,52 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
 )
 
 // addHeaders adds the headers about limits, and what only a refusal has: headers of its own, and a body.
-func addHeaders(b *batch, c *call) {
+func addHeaders(b *Batch, c *Call) {
 	h := &b.engine.conf.Headers
 	if h.Limit != "" || h.Remaining != "" || h.Reset != "" || h.IETF {
 		c.addLimitHeaders(h)
 	}
-	if c.resp.OverLimit {
+	if c.Response.OverLimit {
 		c.addRefusalHeaders(h)
 	}
 }
 
-func (c *call) addLimitHeaders(h *Headers) {
+func (c *Call) addLimitHeaders(h *Headers) {
 	d := c.closest()
 	if d == nil {
 		return
 	}
-	c.addHeader(h.Limit, strconv.FormatUint(uint64(clampUint32(d.limit.limit.Max())), 10))
+	c.addHeader(h.Limit, strconv.FormatUint(uint64(clampUint32(d.Limit.Limit.Max())), 10))
 	c.addHeader(h.Remaining, strconv.FormatUint(uint64(d.status.Remaining), 10))
 	c.addHeader(h.Reset, strconv.FormatInt(d.status.Reset, 10))
 	if h.IETF {
-		c.addIETF(d.limit, d.status)
+		c.addIETF(d.Limit, d.status)
 	}
 }
 
-func (c *call) addRefusalHeaders(h *Headers) {
-	d := c.refuses
-	if d.wait != limit.Never && (d.tier == nil || !d.tier.hasRetry) {
-		c.addHeader(h.RetryAfter, strconv.FormatInt(max(units.CeilSeconds(d.wait), 1), 10))
+func (c *Call) addRefusalHeaders(h *Headers) {
+	d := c.Refuses
+	if d.Wait != limit.Never && (d.Tier == nil || !d.Tier.hasRetry) {
+		c.addHeader(h.RetryAfter, strconv.FormatInt(max(ceilSeconds(d.Wait), 1), 10))
 	}
-	c.addHeader(h.Rule, d.limit.name)
-	if t := d.tier; t != nil {
+	c.addHeader(h.Rule, d.Limit.Name)
+	if t := d.Tier; t != nil {
 		c.addResponse(t.Content, t.Headers)
 	} else if r := d.view.rule.Response; r != nil {
 		c.addResponse(r.Content, r.Headers)
 	}
 }
 
-func (c *call) addIETF(view *limitView, st *Status) {
-	window := view.limit.Window()
-	if view.limit.Is(limit.Leased) { // it is the life of a lease
+func (c *Call) addIETF(view *LimitView, st *Status) {
+	window := view.Limit.Window()
+	if view.Limit.Is(limit.Leased) { // it is the life of a lease
 		window = 0
 	}
-	policy, state := IETFFields(view.label, view.limit.Max(), window, int64(st.Remaining), st.Reset)
+	policy, state := IETFFields(view.label, view.Limit.Max(), window, int64(st.Remaining), st.Reset)
 	c.addHeader("RateLimit-Policy", policy)
 	c.addHeader("RateLimit", state)
 }
@@ -66,71 +65,72 @@ func IETFFields(name string, most int64, window time.Duration, remaining, reset 
 	}
 	policy = `"` + name + `";q=` + strconv.FormatUint(uint64(clampUint32(most)), 10)
 	if window > 0 {
-		policy += ";w=" + strconv.FormatInt(units.CeilSeconds(window), 10)
+		policy += ";w=" + strconv.FormatInt(ceilSeconds(window), 10)
 	}
 	return policy, `"` + name + `";r=` + strconv.FormatInt(remaining, 10) + ";t=" + strconv.FormatInt(reset, 10)
 }
 
 // closest returns the decision that headers are about: the one that refuses, else the one with the least left; nil
 // if no limit applies.
-func (c *call) closest() *decision {
-	if c.refuses != nil {
-		return c.refuses
+func (c *Call) closest() *Decision {
+	if c.Refuses != nil {
+		return c.Refuses
 	}
-	var best *decision
-	for i := range c.decisions {
-		if d := &c.decisions[i]; d.limit != nil && (best == nil || d.status.Remaining < best.status.Remaining) {
+	var best *Decision
+	for i := range c.Decisions {
+		if d := &c.Decisions[i]; d.Limit != nil && (best == nil || d.status.Remaining < best.status.Remaining) {
 			best = d
 		}
 	}
 	return best
 }
 
-func (c *call) addHeader(name, value string) {
+func (c *Call) addHeader(name, value string) {
 	if name != "" {
-		c.resp.Headers = append(c.resp.Headers, descriptors.Header{Name: name, Value: value})
+		c.Response.Headers = append(c.Response.Headers, descriptors.Header{Name: name, Value: value})
 	}
 }
 
-func (c *call) addResponse(content string, headers []descriptors.Header) {
-	c.resp.Body = content
-	c.resp.Headers = append(c.resp.Headers, headers...)
+func (c *Call) addResponse(content string, headers []descriptors.Header) {
+	c.Response.Body = content
+	c.Response.Headers = append(c.Response.Headers, headers...)
 }
 
 // addMetadata makes the response's dynamic_metadata: the policy that answered, the rule that refuses, the metadata of
 // rules whose descriptors are admitted, on request the question itself, and the token of a lease.
-func addMetadata(b *batch, c *call) {
-	add := func(encoded []byte) { c.resp.metadata = append(c.resp.metadata, encoded) }
+func addMetadata(b *Batch, c *Call) {
+	add := func(encoded []byte) { c.Response.metadata = append(c.Response.metadata, encoded) }
 	if c.cause != nil {
-		add(c.cause.metadata[c.strictest])
+		c.Response.note = b.engine.conf.Encoder.AppendText(c.Response.note[:0], c.cause.note, c.strictest.String())
+		add(c.Response.note)
 	}
-	if d := c.refuses; c.resp.OverLimit {
-		if d.tier != nil {
-			add(d.tier.refused)
+	if d := c.Refuses; c.Response.OverLimit {
+		if d.Tier != nil {
+			add(d.Tier.refused)
 		} else {
-			add(d.limit.refused)
+			add(d.Limit.refused)
 		}
 	}
-	c.addRuleMetadata()
-	if b.engine.conf.Metadata && c.resp.Err == nil {
-		add(encodeMetadata(c.req.describe()))
+	c.addRuleMetadata(b.engine.conf.Encoder)
+	if b.engine.conf.Metadata && c.Response.Err == nil {
+		add(b.engine.conf.Encoder.Question(c.Request))
 	}
-	if len(c.tokens) > 0 {
-		add(c.tokens)
+	if len(c.Response.token) > 0 {
+		add(c.Response.token)
 	}
 	if c.units > 0 {
-		add(appendTextMetadata(nil, "reserved", strconv.FormatInt(c.units, 10)))
+		add(b.engine.conf.Encoder.AppendText(nil, "reserved", strconv.FormatInt(c.units, 10)))
 	}
 }
 
 // addRuleMetadata adds what rules say under `metadata`, merged: the first
 // descriptor's value wins, maps merge level by level.
-func (c *call) addRuleMetadata() {
+func (c *Call) addRuleMetadata(encoder Encoder) {
 	var one *ruleView
 	var merged map[string]any
-	for i := range c.decisions {
-		v := c.decisions[i].view
-		if v == nil || v.meta == nil || c.decisions[i].status.OverLimit {
+	for i := range c.Decisions {
+		v := c.Decisions[i].view
+		if v == nil || v.meta == nil || c.Decisions[i].status.OverLimit {
 			continue
 		}
 		switch {
@@ -144,9 +144,9 @@ func (c *call) addRuleMetadata() {
 	}
 	switch {
 	case merged != nil:
-		c.resp.metadata = append(c.resp.metadata, encodeMetadata(map[string]any{"metadata": merged}))
+		c.Response.metadata = append(c.Response.metadata, encoder.Struct(map[string]any{"metadata": merged}))
 	case one != nil:
-		c.resp.metadata = append(c.resp.metadata, one.meta)
+		c.Response.metadata = append(c.Response.metadata, one.meta)
 	}
 }
 
@@ -166,39 +166,4 @@ func merge(into, from map[string]any) map[string]any {
 		}
 	}
 	return into
-}
-
-// describe renders the request as the reference service's dynamic metadata do.
-func (r *Request) describe() map[string]any {
-	list := make([]any, len(r.Descriptors))
-	for i := range r.Descriptors {
-		list[i] = r.Descriptors[i].describe()
-	}
-	m := map[string]any{"domain": r.Domain, "descriptors": list}
-	if r.Hits != 0 {
-		m["hitsAddend"] = float64(r.Hits)
-	}
-	return m
-}
-
-func (d *Descriptor) describe() map[string]any {
-	m := map[string]any{"entries": entryStrings(d.Entries)}
-	if d.HasOverride {
-		m["limit"] = map[string]any{
-			"requestsPerUnit": float64(d.Override.RequestsPerUnit),
-			"unit":            d.Override.Unit.String(),
-		}
-	}
-	if d.HasHits {
-		m["hitsAddend"] = float64(d.Hits)
-	}
-	return m
-}
-
-func entryStrings(entries []descriptors.Entry) []any {
-	out := make([]any, len(entries))
-	for i, e := range entries {
-		out[i] = e.Key + "=" + e.Value
-	}
-	return out
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
-	"github.com/headgate-rls/headgate/ratelimit/insight"
 )
 
 // A ruleset is a set of rules, prepared for answers.
@@ -30,15 +29,15 @@ var errAwaited = &Error{Code: codeUnavailable, Message: "not decided: no rules h
 // A ruleView is a rule, prepared for answers.
 type ruleView struct {
 	rule                *descriptors.Rule
-	limits              []limitView
+	limits              []LimitView
 	each                bool
 	onError, onOverload descriptors.FailurePolicy
 	quota               bool
 	meta                []byte // encoded metadata of the rule, nil if it has none
 
 	series *ruleSeries
-	keys   *keyBudget                    // nil: any number of values has counters of their own
-	shape  atomic.Pointer[insight.Shape] // of its descriptors, once one was seen
+	keys   *keyBudget            // nil: any number of values has counters of their own
+	shape  atomic.Pointer[Shape] // of its descriptors, once one was seen
 
 	onceHits sync.Once
 	hits     *HitCounters
@@ -51,11 +50,11 @@ type ruleView struct {
 	sharesCounter bool // an override that counts under the keys of its rule
 }
 
-// A limitView is a limit of a rule, prepared for answers.
-type limitView struct {
-	limit   *limit.Limit
+// A LimitView is a limit of a rule, prepared for answers.
+type LimitView struct {
+	Limit   *limit.Limit
 	label   string // the operator's name for it, possibly empty
-	name    string // in messages: "domain/path" or "domain/path:label"
+	Name    string // in messages: "domain/path" or "domain/path:label"
 	keyPart string
 	shadow  bool
 	// reserved: requests reserve units of it.
@@ -68,7 +67,7 @@ type limitView struct {
 
 	// For limits on requests in flight only.
 	inFlight *descriptors.Concurrency
-	tiers    []tierView
+	tiers    []TierView
 	domain   string // the rule's
 	rule     string // the rule's path
 }
@@ -163,7 +162,7 @@ func (w *viewer) view(r *descriptors.Rule) *ruleView {
 	conf := w.conf
 	v := &ruleView{rule: r, quota: r.Quota || conf.QuotaMode}
 	if r.Metadata != nil {
-		v.meta = encodeMetadata(map[string]any{"metadata": r.Metadata})
+		v.meta = conf.Encoder.Struct(map[string]any{"metadata": r.Metadata})
 	}
 	charge := r.Charge
 	if charge == descriptors.ChargeDefault {
@@ -185,7 +184,7 @@ func (w *viewer) view(r *descriptors.Rule) *ruleView {
 // limits prepares the limits of a rule.
 func (w *viewer) limits(v *ruleView) {
 	r, conf := v.rule, w.conf
-	v.limits = make([]limitView, len(r.Limits))
+	v.limits = make([]LimitView, len(r.Limits))
 	for i := range r.Limits {
 		rl := r.Limits[i]
 		if rl.AnyMonth && conf.CalendarMonths {
@@ -269,35 +268,35 @@ func (d overflowDefaults) get(l *limit.Limit, reserved bool, conf *Config) *limi
 	return other
 }
 
-func newLimitView(r *descriptors.Rule, rl *descriptors.RuleLimit, conf *Config) limitView {
+func newLimitView(r *descriptors.Rule, rl *descriptors.RuleLimit, conf *Config) LimitView {
 	name := r.Domain + "/" + r.Path
 	if rl.Name != "" {
 		name += ":" + rl.Name
 	}
-	return limitView{
-		limit:   rl.Limit,
+	return LimitView{
+		Limit:   rl.Limit,
 		label:   rl.Name,
-		name:    name,
+		Name:    name,
 		keyPart: rl.KeyPart,
 		shadow:  rl.Shadow || r.Shadow,
 
 		reserved: rl.Reserved,
 
-		current: encodeCurrentLimit(rl.Name, rl.Limit, conf.UnitMultipliers),
-		refused: appendTextMetadata(nil, "rule", name),
+		current: conf.Encoder.Limit(rl.Name, rl.Limit, conf.UnitMultipliers),
+		refused: conf.Encoder.AppendText(nil, "rule", name),
 	}
 }
 
-func newInFlightView(r *descriptors.Rule, conf *Config) limitView {
+func newInFlightView(r *descriptors.Rule, conf *Config) LimitView {
 	c := r.Concurrency
 	lv := newLimitView(r, &descriptors.RuleLimit{Limit: c.Limit, KeyPart: c.KeyPart}, conf)
 	lv.inFlight, lv.domain, lv.rule = c, r.Domain, r.Path
-	lv.tiers = newTierViews(r, lv.name)
+	lv.tiers = newTierViews(r, lv.Name, conf.Encoder)
 	return lv
 }
 
 // tier returns the tier that applies to an op with this outcome, if any.
-func (lv *limitView) tier(out *limit.Outcome) *tierView {
+func (lv *LimitView) tier(out *limit.Outcome) *TierView {
 	for i := len(lv.tiers) - 1; i >= 0; i-- {
 		t := &lv.tiers[i]
 		if out.InFlight > t.Threshold && (out.Admitted || t.Status != 0) {
@@ -307,10 +306,10 @@ func (lv *limitView) tier(out *limit.Outcome) *tierView {
 	return nil
 }
 
-// A tierView is a tier, prepared for answers.
-type tierView struct {
+// A TierView is a tier, prepared for answers.
+type TierView struct {
 	*descriptors.Tier
-	label    string // in metrics and logs
+	Label    string // in metrics and logs
 	refused  []byte // encoded metadata of a refusal
 	delay    string // value of DelayHeader, "" for none
 	hasRetry bool   // Headers has a Retry-After
@@ -318,15 +317,15 @@ type tierView struct {
 	number   int
 }
 
-func newTierViews(rule *descriptors.Rule, name string) []tierView {
-	tiers := make([]tierView, len(rule.Concurrency.Tiers))
+func newTierViews(rule *descriptors.Rule, name string, encoder Encoder) []TierView {
+	tiers := make([]TierView, len(rule.Concurrency.Tiers))
 	for i := range tiers {
 		t, v := &rule.Concurrency.Tiers[i], &tiers[i]
-		v.Tier, v.label = t, t.Name
-		if v.label == "" {
-			v.label = strconv.FormatInt(t.Threshold, 10)
+		v.Tier, v.Label = t, t.Name
+		if v.Label == "" {
+			v.Label = strconv.FormatInt(t.Threshold, 10)
 		}
-		v.refused = encodeMetadata(map[string]any{"rule": name, "tier": v.label, "deny_status": strconv.Itoa(t.Status)})
+		v.refused = encoder.Struct(map[string]any{"rule": name, "tier": v.Label, "deny_status": strconv.Itoa(t.Status)})
 		if t.Status == 0 && t.Delay > 0 {
 			v.delay = strconv.FormatInt(t.Delay.Milliseconds(), 10)
 		}

@@ -116,13 +116,13 @@ func (m *Metrics) hold(v *ruleView) {
 func (m *Metrics) make(v *ruleView) *seriesSet {
 	r, labels := v.rule, LimitLabels(v.rule)
 	s := &seriesSet{room: 1 + len(labels), limits: make([]limitSeries, max(len(labels), 1))}
-	overflows := func(i int) bool { return v.limits[i].limit.Overflow() != limit.Refuse }
+	overflows := func(i int) bool { return v.limits[i].Limit.Overflow() != limit.Refuse }
 	for i := range labels {
 		if overflows(i) {
 			s.room++
 		}
 	}
-	var tiers []tierView
+	var tiers []TierView
 	if r.Concurrency != nil {
 		tiers = v.limits[len(labels)-1].tiers
 		s.room += 1 + len(tiers)
@@ -141,7 +141,7 @@ func (m *Metrics) make(v *ruleView) *seriesSet {
 		s.leases = m.leases.Hold(r.Domain, r.Path)
 	}
 	for i := range tiers {
-		s.tiers = append(s.tiers, m.tiers.Hold(r.Domain, r.Path, tiers[i].label))
+		s.tiers = append(s.tiers, m.tiers.Hold(r.Domain, r.Path, tiers[i].Label))
 	}
 	return s
 }
@@ -373,12 +373,12 @@ func (v *ruleView) count() {
 }
 
 // refusals counts requests that this limit refused.
-func (lv *limitView) refusals() *metrics.Counter { return lv.series.limit(lv.number).refused.At(0) }
+func (lv *LimitView) refusals() *metrics.Counter { return lv.series.limit(lv.number).refused.At(0) }
 
 // overflow counts hits that the limit took although they did not fit.
-func (lv *limitView) overflow() *metrics.Counter { return lv.series.limit(lv.number).overflowed.At(0) }
+func (lv *LimitView) overflow() *metrics.Counter { return lv.series.limit(lv.number).overflowed.At(0) }
 
-func (lv *limitView) countLease(e leases.Event) { lv.series.now.Load().leases.At(int(e)).Inc() }
+func (lv *LimitView) countLease(e leases.Event) { lv.series.now.Load().leases.At(int(e)).Inc() }
 
 // hit counts a request that the tier applies to.
-func (t *tierView) hit() { t.series.tier(t.number).Inc() }
+func (t *TierView) hit() { t.series.tier(t.number).Inc() }

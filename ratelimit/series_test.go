@@ -23,7 +23,7 @@ type counted struct {
 
 func newCounted(t *testing.T) *counted {
 	c := &counted{T: t, Metrics: NewMetrics()}
-	c.conf = Config{Caps: modelCaps(true), Metrics: c.Metrics, Policies: new(policies.Set)}
+	c.conf = Config{Caps: modelCaps(true), Encoder: unsent{}, Metrics: c.Metrics, Policies: new(policies.Set)}
 	return c
 }
 
@@ -418,7 +418,7 @@ func TestSeriesOfPoliciesAreBounded(t *testing.T) {
 func BenchmarkCount(b *testing.B) {
 	set := mustLoad(new(testing.T), shop)
 	m := NewMetrics()
-	rules, _ := newRuleset(set, nil, &Config{Caps: modelCaps(true), Metrics: m})
+	rules, _ := newRuleset(set, nil, &Config{Caps: modelCaps(true), Encoder: unsent{}, Metrics: m})
 	b.ReportAllocs()
 	v := rules.views[set.Rules()[1].ID]
 	for b.Loop() {

@@ -13,7 +13,6 @@ import (
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
-	"github.com/headgate-rls/headgate/ratelimit/insight"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
@@ -43,11 +42,13 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 	if conf.OnOverload == descriptors.FailDefault {
 		conf.OnOverload = descriptors.FailDeny
 	}
+	if conf.Encoder == nil {
+		conf.Encoder = unsent{}
+	}
 	if conf.Timeout <= 0 {
 		conf.Timeout = DefaultTimeout
 	}
-	s := &Service{engine: engine{conf: conf, coverage: insight.NewCoverage(), watch: insight.NewWatch()},
-		readers: readersFor(&conf), admits: admits(&conf)}
+	s := &Service{engine: engine{conf: conf, coverage: NewCoverage()}, readers: readersFor(&conf), admits: admits(&conf)}
 	s.refusals.PerSecond, s.failures.PerSecond = refusalsPerSecond, failuresPerSecond
 	if conf.LogRefusals > 0 {
 		s.refusals.PerSecond = int64(conf.LogRefusals)
@@ -59,7 +60,7 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 		Ended:        func(holder string) { conf.ended(holder, Unsettled, 0) },
 		Reservations: leases.Reservations{Grace: descriptors.ReserveGrace, Lost: s.lostCorrections},
 	})
-	s.batches.New = func() any { return new(batch) }
+	s.batches.New = func() any { return new(Batch) }
 	s.begun.New = func() any { return new(Begun) }
 	if set == nil {
 		s.rules.Store(awaitedRules())
@@ -132,7 +133,7 @@ func (s *Service) Rules() *descriptors.Set { return s.rules.Load().set }
 // returns before ctx's deadline: it answers by failure policy if the backend is
 // late.
 func (s *Service) Decide(ctx context.Context, reqs []*Request, resps []*Response) {
-	b := s.batches.Get().(*batch)
+	b := s.batches.Get().(*Batch)
 	if s.conf.Tracer != nil {
 		b.times.began = time.Now()
 	}
@@ -182,7 +183,7 @@ func detach(ctx context.Context) (context.Context, context.CancelFunc) {
 // longer waits for the answer. It does so in the background, and decides nothing
 // else.
 func (s *Service) QueueReturns(req *Request) {
-	b := s.batches.Get().(*batch)
+	b := s.batches.Get().(*Batch)
 	defer s.batches.Put(b)
 	defer b.release()
 	var resp Response
@@ -199,18 +200,12 @@ func (s *Service) QueueReturns(req *Request) {
 			s.leases.QueueSettlement(&c.settling[i].Settlement)
 		}
 	}
-	for i := range c.ops {
-		if op := &c.ops[i]; c.views[i].inFlight != nil && op.Cost < 0 {
+	for i := range c.Ops {
+		if op := &c.Ops[i]; c.views[i].inFlight != nil && op.Cost < 0 {
 			op.Key.Group = strings.Clone(op.Key.Group) // it is a part of the message
-			s.leases.Queue(op, strings.Clone(c.req.Domain), c.views[i].rule)
+			s.leases.Queue(op, strings.Clone(c.Request.Domain), c.views[i].rule)
 		}
 	}
-}
-
-// Abandon ends the leases that resp grants, because its caller does not receive
-// it. It does so in the background.
-func (s *Service) Abandon(resp *Response) {
-	s.abandon(resp)
 }
 
 // Undo returns a function that abandons resp's leases, for a caller that may not

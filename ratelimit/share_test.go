@@ -26,12 +26,12 @@ descriptors:
     concurrency: [{threshold: 5, response: {statusCode: 429}}]
 `)
 	for _, auto := range []bool{false, true} {
-		conf := Config{ShareAuto: auto}
+		conf := Config{ShareAuto: auto, Encoder: unsent{}}
 		rs, _ := newRuleset(set, nil, &conf)
 		byRule := map[string][]*limit.Limit{}
 		for _, v := range rs.views {
 			for i := range v.limits {
-				byRule[v.rule.Path] = append(byRule[v.rule.Path], v.limits[i].limit)
+				byRule[v.rule.Path] = append(byRule[v.rule.Path], v.limits[i].Limit)
 			}
 		}
 		want := int64(0)

@@ -1,30 +1,29 @@
 package ratelimit
 
-// A sink reads the decisions of calls when all is known of them, and makes one thing of them: a part of the
-// response, counts, a line in the log, a span. It changes no decision.
+// A Sink reads the decisions of calls when all is known of them, and makes one thing of them. It changes no decision.
+// See is called once for each call, in their order, by several goroutines at once, and keeps nothing of it. A call that
+// failed before anything was decided has no decisions.
+type Sink interface{ See(*Batch, *Call) }
+
+// A sink is one of this package: it makes a part of the response, counts, a line in the log, a span.
 type sink struct {
 	// wanted reports whether a service has the sink; nil: every one has.
 	wanted func(*Config) bool
-	// see is called once for each call, in their order. A call that failed before anything was decided has no
-	// decisions.
-	see func(*batch, *call)
-	// flush, if set, is called after the last call of a slice.
-	flush func(*batch)
+	// see is as in Sink.
+	see func(*Batch, *Call)
 }
 
-// sinks are what reads decisions, in this order. To add a fact, write it into [decision] and have
+// sinks are what reads decisions, in this order. To add a fact, write it into [Decision] and have
 // a sink read it; to add a reader, add a row.
 var sinks = []sink{
 	{see: tellInside},
 	{see: addHeaders, wanted: served},
-	{see: addMetadata, wanted: served},
-	{see: countDecisions, wanted: served, flush: flushCounters},
+	{see: addMetadata, wanted: func(c *Config) bool { return served(c) && c.Encoder != unsent{} }},
+	{see: countDecisions, wanted: served},
 	{see: countHits, wanted: func(c *Config) bool { return c.Hits != nil }},
-	{see: countByPolicy, wanted: func(c *Config) bool { return c.Policies != nil }, flush: flushPolicies},
+	{see: countByPolicy, wanted: func(c *Config) bool { return c.Policies != nil }},
 	{see: coverDescriptors, wanted: served},
 	{see: warnOfUnknownDomain, wanted: served},
-	{see: countTraffic, wanted: served},
-	{see: watchKeys, wanted: served},
 	{see: logRefusal, wanted: served},
 	{see: showTaps, wanted: func(c *Config) bool { return len(c.Taps) > 0 }},
 	{see: traceCall, wanted: func(c *Config) bool { return c.Tracer != nil }},
@@ -34,34 +33,29 @@ var sinks = []sink{
 func served(c *Config) bool { return !c.Dry }
 
 // readers are the functions of the sinks that a service has.
-type readers struct {
-	see   []func(*batch, *call)
-	flush []func(*batch)
-}
+type readers []func(*Batch, *Call)
 
-// readersFor returns the functions of the sinks that a service with this Config has.
+// readersFor returns the functions of the sinks that a service with this Config has: those above, and its own.
 func readersFor(conf *Config) (r readers) {
 	for _, s := range sinks {
-		if s.wanted != nil && !s.wanted(conf) {
-			continue
+		if s.wanted == nil || s.wanted(conf) {
+			r = append(r, s.see)
 		}
-		r.see = append(r.see, s.see)
-		if s.flush != nil {
-			r.flush = append(r.flush, s.flush)
-		}
+	}
+	for _, s := range conf.Sinks {
+		r = append(r, s.See)
 	}
 	return r
 }
 
-// read shows the calls of a slice to the sinks.
-func (r *readers) read(b *batch) {
+// read shows the calls of a slice to the sinks, and writes what they have counted.
+func (r readers) read(b *Batch) {
 	for i := range b.calls {
 		c := &b.calls[i]
-		for _, see := range r.see {
+		for _, see := range r {
 			see(b, c)
 		}
 	}
-	for _, flush := range r.flush {
-		flush(b)
-	}
+	b.tally.flush()
+	b.byPolicy.flush()
 }

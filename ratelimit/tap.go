@@ -54,19 +54,19 @@ func (c *Config) ended(holder string, how ReservationEnd, cost int64) {
 }
 
 // showTaps shows a call that was decided to the taps.
-func showTaps(b *batch, c *call) {
-	if c.resp.Err != nil || len(c.decisions) == 0 {
+func showTaps(b *Batch, c *Call) {
+	if c.Response.Err != nil || len(c.Decisions) == 0 {
 		return
 	}
 	if !slices.ContainsFunc(b.engine.conf.Taps, Tap.Active) {
 		return
 	}
-	asked := Asked{Request: c.req, At: limit.Instant(b.instant()), Refused: c.resp.OverLimit, Degraded: c.resp.Degraded,
-		Estimate: c.estimate}
-	if d := c.closest(); d != nil && d.limit != nil {
-		asked.Rule = d.limit.name
+	asked := Asked{Request: c.Request, At: limit.Instant(b.Instant()), Refused: c.Response.OverLimit,
+		Degraded: c.Response.Degraded, Estimate: c.estimate}
+	if d := c.closest(); d != nil && d.Limit != nil {
+		asked.Rule = d.Limit.Name
 	}
-	if len(c.resp.granted) > 0 && len(c.lease.Held)+len(c.lease.Reserved) > 0 { // the end of others is not reported
+	if len(c.Response.granted) > 0 && len(c.lease.Held)+len(c.lease.Reserved) > 0 { // the end of others is not reported
 		asked.Holder = c.holder
 	}
 	for _, tap := range b.engine.conf.Taps {

@@ -54,21 +54,21 @@ func (s *Service) Traced() bool { return s.conf.Tracer != nil }
 type times struct{ began, planned, answered time.Time }
 
 // traceCall hands a call to the tracer.
-func traceCall(b *batch, c *call) {
-	t := Traced{Caller: c.req.Parent, InProcess: c.req.InProcess, Began: b.times.began, Planned: b.times.planned,
-		Answered: b.times.answered, Backend: b.engine.conf.Caps.Name, Slice: len(b.takes), Domain: c.req.Domain,
-		Descriptors: len(c.req.Descriptors), Result: c.resp.Result().String(), Degraded: c.resp.Degraded}
+func traceCall(b *Batch, c *Call) {
+	t := Traced{Caller: c.Request.Parent, InProcess: c.Request.InProcess, Began: b.times.began, Planned: b.times.planned,
+		Answered: b.times.answered, Backend: b.engine.conf.Caps.Name, Slice: len(b.takes), Domain: c.Request.Domain,
+		Descriptors: len(c.Request.Descriptors), Result: c.Response.Result().String(), Degraded: c.Response.Degraded}
 	if c.takeIndex >= 0 {
-		t.Limits = len(c.ops)
+		t.Limits = len(c.Ops)
 	}
-	if c.resp.OverLimit {
-		t.Rule = c.refuses.limit.name
+	if c.Response.OverLimit {
+		t.Rule = c.Refuses.Limit.Name
 	}
 	if c.cause != nil {
-		t.Cause = c.cause.label
+		t.Cause = c.cause.Label
 	}
-	if c.resp.Err != nil {
-		t.Err = c.resp.Err.Message
+	if c.Response.Err != nil {
+		t.Err = c.Response.Err.Message
 	}
 	b.engine.conf.Tracer.Trace(t)
 }

@@ -32,7 +32,7 @@ func (u *Usage) Counted() bool { return u.Remaining != u.Limit.Capacity() || u.L
 // [Error] while there are no rules.
 func (s *Service) Usage(ctx context.Context, domains []string, list [][]descriptors.Entry) ([][]Usage, error) {
 	usages := make([][]Usage, len(list))
-	err := s.peek(ctx, domains, list, func(i int, c *call, v *limit.Verdict) error {
+	err := s.peek(ctx, domains, list, func(i int, c *Call, v *limit.Verdict) error {
 		var err error
 		usages[i], err = c.usages(v)
 		return err
@@ -46,7 +46,7 @@ func (s *Service) Usage(ctx context.Context, domains []string, list [][]descript
 // peek has requests of no units decided, one for each descriptor. see gets the call, and the verdict about it: nil if
 // no limit applies.
 func (s *Service) peek(ctx context.Context, domains []string, list [][]descriptors.Entry,
-	see func(i int, c *call, v *limit.Verdict) error) error {
+	see func(i int, c *Call, v *limit.Verdict) error) error {
 	reqs, resps := make([]*Request, len(list)), make([]*Response, len(list))
 	for i, entries := range list {
 		reqs[i], resps[i] = &Request{Domain: domains[i], InProcess: true, NoLease: true}, new(Response)
@@ -55,7 +55,7 @@ func (s *Service) peek(ctx context.Context, domains []string, list [][]descripto
 		}
 		reqs[i].Descriptors = []Descriptor{{Entries: entries, HasHits: true}}
 	}
-	b := s.batches.Get().(*batch)
+	b := s.batches.Get().(*Batch)
 	defer s.batches.Put(b)
 	defer b.release()
 	b.start(&s.engine, reqs, resps)
@@ -64,7 +64,7 @@ func (s *Service) peek(ctx context.Context, domains []string, list [][]descripto
 	}
 	for i := range b.calls {
 		c := &b.calls[i]
-		if err := c.resp.Err; err != nil && err.Code == codeUnavailable {
+		if err := c.Response.Err; err != nil && err.Code == codeUnavailable {
 			return err
 		}
 		var v *limit.Verdict
@@ -79,7 +79,7 @@ func (s *Service) peek(ctx context.Context, domains []string, list [][]descripto
 }
 
 // usages returns what a verdict about no units says of each limit.
-func (c *call) usages(v *limit.Verdict) (list []Usage, err error) {
+func (c *Call) usages(v *limit.Verdict) (list []Usage, err error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -88,8 +88,8 @@ func (c *call) usages(v *limit.Verdict) (list []Usage, err error) {
 	}
 	for j, view := range c.views {
 		out := &v.Outcomes[j]
-		list = append(list, Usage{Limit: view.limit, Rule: view.name, Remaining: out.Remaining, Reset: out.Reset,
-			Limited: !out.Admitted, Retry: out.Retry, Shadow: c.ops[j].Shadow})
+		list = append(list, Usage{Limit: view.Limit, Rule: view.Name, Remaining: out.Remaining, Reset: out.Reset,
+			Limited: !out.Admitted, Retry: out.Retry, Shadow: c.Ops[j].Shadow})
 	}
 	return list, nil
 }

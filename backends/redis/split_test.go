@@ -74,8 +74,8 @@ func TestRefusedRequestsAdmitNobody(t *testing.T) {
 	}
 }
 
-// TestRefusedRequestsSayWhatIsLeft: when another slot refuses a request, its ops say what is left once all that it took
-// is given back, as they do on one server: also those that ask before others take.
+// TestRefusedRequestsSayWhatIsLeft: when another slot refuses a request, its ops say what is left once all that it
+// took is given back, as they do on one server: also those that ask before others take.
 func TestRefusedRequestsSayWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	s := testenv.StartRedisCluster(t)
@@ -85,7 +85,8 @@ func TestRefusedRequestsSayWhatIsLeft(t *testing.T) {
 	never := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 0, Window: time.Hour})
 	for name, ops := range map[string][]limit.Op{
 		"what is charged alone": {{Limit: saturates.Strict()}, {Limit: saturates.Strict(), Cost: 2, Each: true}},
-		"what saturates":        {{Limit: saturates, Cost: 1}, {Limit: saturates}, {Limit: saturates, Cost: 10, Shadow: true}},
+		"what saturates": {{Limit: saturates, Cost: 1}, {Limit: saturates},
+			{Limit: saturates, Cost: 10, Shadow: true}},
 		"what is given back": {{Limit: saturates, Cost: 1}, {Limit: saturates}, {Limit: saturates, Cost: 2, Each: true},
 			{Limit: saturates, Cost: 3}},
 	} {

@@ -63,16 +63,15 @@ func New(ctx context.Context, rawURL string, opt Options) (*Stack, error) {
 	return s, nil
 }
 
-// wrap puts the layers around the store: one around each, and those of its kind.
+// wrap puts the layers around the store: what measures its calls, if somebody wants that, and those of its kind.
 func (s *Stack) wrap(k backends.Kind, common backends.Options) {
 	s.memory = memory.New(memory.Config{Log: s.opt.Log})
-	var calls observe.Recorder
+	s.Backend, s.Local, s.parts = s.store, s.memory, []backends.Backend{s.store}
 	if s.opt.Observe {
 		m := observe.NewMetrics()
-		s.calls, calls = m.Rows(), m.Recorder(s.Caps.Name)
+		s.Backend = observe.New(s.store, m.Recorder(s.Caps.Name), common.Now)
+		s.calls, s.parts, s.names = m.Rows(), append(s.parts, s.Backend), []string{"observe"}
 	}
-	s.Backend, s.Local = observe.New(s.store, calls, common.Now), s.memory
-	s.parts, s.names = []backends.Backend{s.store, s.Backend}, []string{"observe"}
 	if k.Layers == nil { // a store in this process cannot be away, and has nothing to combine
 		return
 	}

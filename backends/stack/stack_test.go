@@ -23,7 +23,12 @@ const nowhere = "redis://127.0.0.1:1?dial_timeout=100ms"
 
 func open(t *testing.T, url string) *Stack {
 	t.Helper()
-	s, err := New(context.Background(), url, Options{})
+	return openWith(t, url, Options{})
+}
+
+func openWith(t *testing.T, url string, opt Options) *Stack {
+	t.Helper()
+	s, err := New(context.Background(), url, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,13 +49,14 @@ func TestLayersAreInTheOrderOfTheDesign(t *testing.T) {
 	}
 	list, _, _ = strings.Cut(list, "\n\n**")
 	var documented []string
+	observed := Options{Observe: true}
 	for _, m := range regexp.MustCompile("(?m)^\\d+\\. `(\\w+)`").FindAllStringSubmatch(list, -1) {
 		documented = append(documented, m[1])
 	}
-	if got := open(t, nowhere).names; !slices.Equal(got, documented) {
+	if got := openWith(t, nowhere, observed).names; !slices.Equal(got, documented) {
 		t.Errorf("the layers around a store are %v, docs/design.md says %v", got, documented)
 	}
-	if got := open(t, "memory://").names; !slices.Equal(got, documented[:1]) {
+	if got := openWith(t, "memory://", observed).names; !slices.Equal(got, documented[:1]) {
 		t.Errorf("the layers around a store in this process are %v, want the first of %v", got, documented)
 	}
 }

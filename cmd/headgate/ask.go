@@ -16,6 +16,7 @@ import (
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/app/client"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
+	"github.com/headgate-rls/headgate/internal/wire/messages"
 	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
@@ -162,7 +163,7 @@ func localService(ctx context.Context, domain string, paths []string, backend st
 	}
 	s, err := ratelimit.New(ratelimit.Config{
 		Backend: st.Backend, Caps: st.Caps, Local: st.Local, Registry: st.Registry,
-		Now: st.Now, Log: slog.New(slog.DiscardHandler),
+		Now: st.Now, Encoder: messages.Encoder{}, Log: slog.New(slog.DiscardHandler),
 	}, set)
 	if err != nil {
 		return nil, nil, err

@@ -110,7 +110,7 @@ func (l *layer) rule(r *descriptors.RuleSpec, own []*Entry, path string) {
 				r.Overflow, r.MaxDebt = e.Overflow, e.MaxDebt
 			}
 			if err != nil && len(l.result.Warnings) < maxWarnings {
-				l.result.Warnings = append(l.result.Warnings, e.warning(l.domain+"/"+path, "the limit stays as it was: %v", err))
+				l.result.Warnings = append(l.result.Warnings, warning(e, l.domain+"/"+path, "the limit stays as it was: %v", err))
 			}
 		}
 	}
@@ -121,7 +121,7 @@ func (l *layer) limit(ls *descriptors.LimitSpec, e *Entry) error {
 	if ls.Unlimited || ls.Broken {
 		return nil
 	}
-	figures, share := e.over(ls.Figures), ls.Share
+	figures, share := over(e, ls.Figures), ls.Share
 	if e.LocalShare != 0 {
 		share = e.LocalShare
 	}
@@ -147,7 +147,7 @@ func (l *layer) limit(ls *descriptors.LimitSpec, e *Entry) error {
 }
 
 // over returns the figures of a limit under the entry.
-func (e *Entry) over(s limit.Spec) limit.Spec {
+func over(e *Entry, s limit.Spec) limit.Spec {
 	if e.Algorithm != 0 {
 		s.Algorithm = e.Algorithm
 	}

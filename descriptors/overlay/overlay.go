@@ -3,52 +3,13 @@ package overlay
 import (
 	"crypto/sha256"
 	"fmt"
-	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
 
-// Bounds of an overlay.
-const (
-	MaxEntries = 1000
-	MaxPattern = 4096 // bytes
-)
-
-// An Entry says what becomes of the rules that it matches. Fields with their zero value
-// change nothing.
-type Entry struct {
-	Place descriptors.Place
-	// Domain and Rule are patterns of the rule's domain and of its path, as /rlconfig
-	// shows them: "key_value.key_value". A * stands for any text.
-	Domain, Rule string
-
-	// Algorithm counts against the limit. A token bucket admits as many units per
-	// window as the limit says.
-	Algorithm limit.Algorithm
-	// Window is the limit's window; Multiplier makes it so many times as long.
-	Window     time.Duration
-	Multiplier int64
-	// Calendar says whether windows are those of the calendar, in Zone; nil leaves that
-	// as it is.
-	Calendar *bool
-	Zone     *time.Location
-	// Burst is that of a token bucket.
-	Burst int64
-	// Overflow is what is taken of a cost that has no room, and MaxDebt how far debt
-	// goes; OverflowDefault leaves both as they are.
-	Overflow descriptors.Overflow
-	MaxDebt  int64
-	// LocalShare is how many units a replica may take ahead, or limit.AutoShare.
-	LocalShare int64
-	// MaxKeys is how many values of the rule have counters of their own.
-	MaxKeys int64
-	// Reserve has requests reserve units of all limits of the rule; nil leaves that as it is.
-	Reserve *descriptors.ReserveSpec
-
-	OnBackendError descriptors.FailurePolicy
-	OnOverload     descriptors.FailurePolicy
-}
+// An Entry says what becomes of the rules that it matches.
+type Entry = rulefile.OverlayEntry
 
 // An Overlay is entries in order: of two that match a rule and say the same thing, the
 // later one wins. It is immutable; nil is one without entries.
@@ -74,6 +35,16 @@ func New(entries []Entry) *Overlay {
 		fmt.Fprintf(h, "%#v %s %s\n", e, calendar, reserve)
 	}
 	return &Overlay{entries: entries, sum: h.Sum(nil)}
+}
+
+// Load reads the entries of all sources, in order. It returns every problem; if
+// one of them is more than a warning, the overlay is nil.
+func Load(sources []rulefile.Source) (*Overlay, []descriptors.Problem) {
+	entries, problems, ok := rulefile.ReadOverlay(sources)
+	if !ok {
+		return nil, problems
+	}
+	return New(entries), problems
 }
 
 // Sum identifies what the entries say, wherever they are written.
@@ -111,14 +82,14 @@ func (o *Overlay) Unused(results []Result) []descriptors.Problem {
 	for i := range o.entries {
 		if !used[i] {
 			e := &o.entries[i]
-			list = append(list, e.warning("", "the entry has no effect: no limit of a domain %q has a path %q",
+			list = append(list, warning(e, "", "the entry has no effect: no limit of a domain %q has a path %q",
 				e.Domain, e.Rule))
 		}
 	}
 	return list
 }
 
-func (e *Entry) warning(path, format string, args ...any) descriptors.Problem {
+func warning(e *Entry, path, format string, args ...any) descriptors.Problem {
 	return descriptors.Problem{File: e.Place.File, Line: e.Place.Line, Col: e.Place.Col, Path: path,
 		Message: fmt.Sprintf(format, args...), Warning: true}
 }

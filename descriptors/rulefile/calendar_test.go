@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -93,27 +92,5 @@ func TestCalendarThatCannotBe(t *testing.T) {
 		if set != nil || !strings.Contains(fmt.Sprint(problems), want) {
 			t.Errorf("%s:\n%v\nwant %s", rule, problems, want)
 		}
-	}
-}
-
-// TestCalendarOverlay: an overlay makes windows those of a calendar, or keeps them from
-// it; reading it again makes the same overlay.
-func TestCalendarOverlay(t *testing.T) {
-	read := func(text string) ([]byte, []descriptors.Problem) {
-		o, problems := LoadOverlay(
-			[]Source{{Name: "o.yaml", Data: []byte("overlay:\n  - {domain: \"*\", rule: \"*\", " + text + "}\n")}})
-		return o.Sum(), problems
-	}
-	berlin, problems := read("calendar: true, time_zone: Europe/Berlin")
-	again, _ := read("calendar: true, time_zone: Europe/Berlin")
-	paris, _ := read("calendar: true, time_zone: Europe/Paris")
-	never, _ := read("calendar: false")
-	if berlin == nil || string(berlin) != string(again) || string(berlin) == string(paris) ||
-		string(berlin) == string(never) {
-		t.Errorf("%v: %x %x %x %x", problems, berlin, again, paris, never)
-	}
-	if _, problems := read("calendar: true, time_zone: Mars"); !strings.Contains(fmt.Sprint(problems),
-		`o.yaml:2:57: time_zone "Mars"`) {
-		t.Error(problems)
 	}
 }

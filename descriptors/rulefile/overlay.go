@@ -7,7 +7,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/descriptors/overlay"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -19,22 +18,59 @@ var (
 	}}
 )
 
-// LoadOverlay reads the entries of all sources, in order. It returns every problem; if
-// one of them is more than a warning, the overlay is nil.
-func LoadOverlay(sources []Source) (*overlay.Overlay, []descriptors.Problem) {
+// Bounds of an overlay.
+const (
+	maxOverlayEntries = 1000
+	maxPattern        = 4096 // bytes
+)
+
+// An OverlayEntry says what becomes of the rules that it matches. Fields with their zero value
+// change nothing.
+type OverlayEntry struct {
+	Place descriptors.Place
+	// Domain and Rule are patterns of the rule's domain and of its path, as /rlconfig
+	// shows them: "key_value.key_value". A * stands for any text.
+	Domain, Rule string
+
+	// Algorithm counts against the limit. A token bucket admits as many units per
+	// window as the limit says.
+	Algorithm limit.Algorithm
+	// Window is the limit's window; Multiplier makes it so many times as long.
+	Window     time.Duration
+	Multiplier int64
+	// Calendar says whether windows are those of the calendar, in Zone; nil leaves that
+	// as it is.
+	Calendar *bool
+	Zone     *time.Location
+	// Burst is that of a token bucket.
+	Burst int64
+	// Overflow is what is taken of a cost that has no room, and MaxDebt how far debt
+	// goes; OverflowDefault leaves both as they are.
+	Overflow descriptors.Overflow
+	MaxDebt  int64
+	// LocalShare is how many units a replica may take ahead, or limit.AutoShare.
+	LocalShare int64
+	// MaxKeys is how many values of the rule have counters of their own.
+	MaxKeys int64
+	// Reserve has requests reserve units of all limits of the rule; nil leaves that as it is.
+	Reserve *descriptors.ReserveSpec
+
+	OnBackendError descriptors.FailurePolicy
+	OnOverload     descriptors.FailurePolicy
+}
+
+// ReadOverlay reads the entries of all sources, in order. It returns every problem; if
+// one of them is more than a warning, it returns false.
+func ReadOverlay(sources []Source) (entries []OverlayEntry, problems []descriptors.Problem, ok bool) {
 	l := &loader{begins: "overlay"}
-	var entries []overlay.Entry
 	for i := range sources {
-		entries = append(entries, l.overlay(&sources[i], overlay.MaxEntries-len(entries))...)
+		entries = append(entries, l.overlay(&sources[i], maxOverlayEntries-len(entries))...)
 	}
-	if l.Failed() {
-		return nil, l.Sorted()
-	}
-	return overlay.New(entries), l.Sorted()
+	return entries, l.Sorted(), !l.Failed()
 }
 
 // overlay reads one source, and at most so many entries.
-func (l *loader) overlay(s *Source, most int) (entries []overlay.Entry) {
+func (l *loader) overlay(s *Source, most int) (entries []OverlayEntry) {
 	l.file, l.stop = s.Name, false
 	if len(s.Data) > MaxSourceBytes {
 		l.errorf(nil, nil, "the file has %d bytes; at most %d are read", len(s.Data), MaxSourceBytes)
@@ -57,7 +93,7 @@ func (l *loader) overlay(s *Source, most int) (entries []overlay.Entry) {
 	l.list(list, nil, "overlay", func(n *yaml.Node) {
 		if len(entries) == most {
 			l.stop = true
-			l.errorf(n, nil, "more than %d entries in all overlays together", overlay.MaxEntries)
+			l.errorf(n, nil, "more than %d entries in all overlays together", maxOverlayEntries)
 			return
 		}
 		if f, ok := l.fields(n, levelOverlay, nil); ok {
@@ -68,8 +104,8 @@ func (l *loader) overlay(s *Source, most int) (entries []overlay.Entry) {
 }
 
 // overlayEntry reads one entry.
-func (l *loader) overlayEntry(n *yaml.Node, f fields) overlay.Entry {
-	e := overlay.Entry{Place: l.place(n), Domain: l.pattern(n, f, "domain"), Rule: l.pattern(n, f, "rule")}
+func (l *loader) overlayEntry(n *yaml.Node, f fields) OverlayEntry {
+	e := OverlayEntry{Place: l.place(n), Domain: l.pattern(n, f, "domain"), Rule: l.pattern(n, f, "rule")}
 	if len(f) <= 2 && f.get("domain") != nil && f.get("rule") != nil {
 		l.errorf(n, nil, "the entry changes nothing; it may have %s", strings.Join(levelOverlay.keys[2:], ", "))
 	}
@@ -138,8 +174,8 @@ func (l *loader) pattern(entry *yaml.Node, f fields, name string) string {
 	switch {
 	case ok && text == "":
 		l.errorf(n, nil, "%s is empty; write \"*\" for all", name)
-	case len(text) > overlay.MaxPattern:
-		l.errorf(n, nil, "%s has %d bytes; at most %d are allowed", name, len(text), overlay.MaxPattern)
+	case len(text) > maxPattern:
+		l.errorf(n, nil, "%s has %d bytes; at most %d are allowed", name, len(text), maxPattern)
 	}
 	return text
 }

@@ -31,8 +31,6 @@ const (
 // Config is what a Fleet needs.
 type Config struct {
 	Watch *insight.Watch
-	// Traffic is what this process answers.
-	Traffic *insight.Traffic
 	// Registry is what replicas share; nil: each knows only itself.
 	Registry backends.Registry
 	// Replica is the number of this process, and Name what people call it, such as its host.
@@ -173,7 +171,7 @@ func (f *Fleet) read(ctx context.Context) ([]row, error) {
 }
 
 // Rate returns the traffic of this process in the last minute.
-func (f *Fleet) Rate() Rate { return f.pace.rate(f.conf.Traffic, time.Now()) }
+func (f *Fleet) Rate() Rate { return f.pace.rate(&f.conf.Watch.Traffic, time.Now()) }
 
 // Run writes what this replica has seen until ctx ends, and then takes it back.
 func (f *Fleet) Run(ctx context.Context) {

@@ -34,7 +34,7 @@ func refuse(w *insight.Watch, rule, user string, n int) {
 
 func start(t *testing.T, shared backends.Registry, replica uint32) (*Fleet, *insight.Watch) {
 	w := insight.NewWatch()
-	return New(Config{Watch: w, Traffic: new(insight.Traffic), Registry: shared,
+	return New(Config{Watch: w, Registry: shared,
 		Replica: replica, Name: fmt.Sprint("host-", replica),
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil))}), w
 }
@@ -121,7 +121,7 @@ func TestWritesAreBounded(t *testing.T) {
 func TestStoreAway(t *testing.T) {
 	var log strings.Builder
 	w := insight.NewWatch()
-	f := New(Config{Watch: w, Traffic: new(insight.Traffic), Registry: away{},
+	f := New(Config{Watch: w, Registry: away{},
 		Replica: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -142,7 +142,7 @@ func (h *Handlers) explain(w http.ResponseWriter, r *http.Request, p web.Params)
 			e.Policy.LookedUp = append(e.Policy.LookedUp, h.shown(key))
 		}
 	}
-	for _, one := range h.Service.Watch().Refusals() {
+	for _, one := range h.Watch.Refusals() {
 		if (one.Key == name || refusal != nil && one == *refusal) && len(e.Refusals) < maxExplained {
 			e.Refusals = append(e.Refusals, h.refusalAnswer(&one))
 		}
@@ -178,7 +178,7 @@ func (h *Handlers) asked(r *http.Request, p web.Params) (d descriptor, refusal *
 		d, err = h.keyNamed(r.Context(), p["key"])
 		return d, nil, err
 	}
-	list := h.Service.Watch().Refusals()
+	list := h.Watch.Refusals()
 	for i := range list {
 		if list[i].RequestID == p["request_id"] {
 			d, err = h.keyNamed(r.Context(), list[i].Key)
@@ -208,7 +208,7 @@ func (h *Handlers) keyNamed(ctx context.Context, given string) (descriptor, erro
 		}
 		return name != ""
 	}
-	for _, one := range h.Service.Watch().Refusals() {
+	for _, one := range h.Watch.Refusals() {
 		is(one.Key)
 	}
 	for _, by := range []fleet.By{fleet.Refused, fleet.Near} {
@@ -263,7 +263,7 @@ func (h *Handlers) recent(w http.ResponseWriter, _ *http.Request, p web.Params) 
 	}
 	answer := recentAnswer{Refusals: []refusalAnswer{},
 		Note: "this replica only; of a flood only some refusals are kept, but the first of each key"}
-	for _, one := range h.Service.Watch().Refusals() {
+	for _, one := range h.Watch.Refusals() {
 		key := cmp.Or(p["key"], one.Key)
 		if len(answer.Refusals) < n && (key == one.Key || key == descriptors.HashedName(one.Key)) {
 			answer.Refusals = append(answer.Refusals, h.refusalAnswer(&one))

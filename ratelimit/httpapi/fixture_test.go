@@ -21,6 +21,7 @@ import (
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/fleet"
+	"github.com/headgate-rls/headgate/ratelimit/insight"
 	"github.com/headgate-rls/headgate/test/serving"
 	"github.com/headgate-rls/headgate/test/webtest"
 )
@@ -54,6 +55,7 @@ descriptors:
 
 // A server is the API behind its guard, with a store of its own.
 type server struct {
+	watch    *insight.Watch
 	handler  http.Handler
 	service  *ratelimit.Service
 	stack    *stack.Stack
@@ -86,9 +88,10 @@ func serverWith(t testing.TB, url, rules string) *server {
 	if set == nil {
 		t.Fatal(problems)
 	}
+	s.watch = insight.NewWatch()
 	s.service, err = ratelimit.New(ratelimit.Config{
 		Backend: watched{s.stack.Backend, s}, Caps: s.stack.Caps, Local: s.stack.Local, Now: s.stack.Now, Log: log,
-		Timeout: 5 * time.Second, Policies: s.policies,
+		Timeout: 5 * time.Second, Policies: s.policies, Sinks: []ratelimit.Sink{s.watch},
 	}, set)
 	must(t, err)
 	guard, err := web.NewGuard(web.GuardConfig{Token: adminToken})
@@ -96,7 +99,8 @@ func serverWith(t testing.TB, url, rules string) *server {
 	document, err := web.Document(openAPI)
 	must(t, err)
 	s.handlers = New(Config{
-		Service: s.service, List: s.stack.List, Version: "1.2.3", Log: log, Fleet: s.fleet(1, s.stack.Peers()),
+		Service: s.service, Watch: s.watch, List: s.stack.List, Version: "1.2.3", Log: log,
+		Fleet: s.fleet(1, s.stack.Peers()),
 		Ready: web.Readiness{Draining: func() bool { return s.draining }, Parts: func() []web.Part { return s.parts }},
 	})
 	s.handler = guard.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -133,7 +137,7 @@ func (awayRegistry) List(context.Context, string) ([]backends.Row, error) {
 
 // fleet is the replicas as one of them sees them.
 func (s *server) fleet(replica uint32, shared backends.Registry) *fleet.Fleet {
-	return fleet.New(fleet.Config{Watch: s.service.Watch(), Traffic: s.service.Traffic(), Registry: shared,
+	return fleet.New(fleet.Config{Watch: s.watch, Registry: shared,
 		Replica: replica, Name: "host",
 		Log: slog.New(slog.DiscardHandler)})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/fleet"
+	"github.com/headgate-rls/headgate/ratelimit/insight"
 )
 
 // timeout bounds a request.
@@ -23,6 +24,7 @@ const timeout = 10 * time.Second
 // Config is what the handlers need. All fields must be set.
 type Config struct {
 	Service *ratelimit.Service
+	Watch   *insight.Watch // of the service
 	// List lists the keys of the store, as backends.Lister says.
 	List func(ctx context.Context, after string, n int) (keys []limit.Key, next string, err error)
 	// Ready says how the parts of the service are.

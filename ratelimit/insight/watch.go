@@ -20,11 +20,14 @@ const (
 	recordedEvery = 300_000 // µs: a flood leaves the refusals of minutes, not those of a moment
 )
 
-// NearPart is how much of a limit must be left for a key to count as near it: a part in NearPart.
-const NearPart = 4
+// nearPart is how much of a limit must be left for a key to count as near it: a part in nearPart.
+const nearPart = 4
 
-// A Watch keeps who is refused, who is near a limit, and the last refusals. It may be used concurrently.
+// A Watch keeps how many requests there are, who is refused, who is near a limit, and the last refusals. It may be used
+// concurrently, and goes into [ratelimit.Config].Sinks.
 type Watch struct {
+	Traffic Traffic
+
 	refused *keys // by refusals
 	near    *keys // by the used part of the limit, in thousandths, at its largest
 

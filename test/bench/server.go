@@ -21,9 +21,11 @@ import (
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/app/candidate"
 	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/wire/messages"
 	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
 	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/insight"
 )
 
 // serveCase serves a case until standard input ends, and prints its address.
@@ -104,7 +106,7 @@ func (c benchCase) service(storeURL string) (service *ratelimit.Service, m *rate
 	}
 	conf := ratelimit.Config{
 		Backend: st.Backend, Caps: st.Caps, Local: st.Local, Log: slog.New(slog.DiscardHandler), Metrics: m,
-		Now:     st.Now,
+		Now: st.Now, Encoder: messages.Encoder{}, Sinks: []ratelimit.Sink{insight.NewWatch()},
 		Headers: ratelimit.Headers{RetryAfter: "Retry-After", Rule: "x-headgate-rule"},
 		Margin:  2 * time.Millisecond,
 	}

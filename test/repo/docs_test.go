@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/descriptors/overlay"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/test/random"
 	"github.com/headgate-rls/headgate/test/testenv"
@@ -115,7 +116,7 @@ func TestDocumentedOverlays(t *testing.T) {
 			}
 			n++
 			source := rulefile.Source{Name: fmt.Sprintf("%s:%d", file, b.line), Data: []byte(b.text)}
-			if o, problems := rulefile.LoadOverlay([]rulefile.Source{source}); o == nil {
+			if o, problems := overlay.Load([]rulefile.Source{source}); o == nil {
 				t.Errorf("%s:%d: %v", file, b.line, problems)
 			}
 		}

@@ -36,7 +36,6 @@ import (
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/fleet"
-	"github.com/headgate-rls/headgate/ratelimit/insight"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 	"github.com/headgate-rls/headgate/slots"
 )
@@ -53,7 +52,7 @@ var figured = []backends.Figured{
 func metricsTable() string {
 	rows := slices.Concat(ratelimit.NewMetrics().Rows(), background.NewPanics().Rows(), observe.NewMetrics().Rows(),
 		accesslog.NewMetrics().Rows(),
-		server.Rows(), new(unary.Server).Rows(""), new(leases.Tracker).Rows(), insight.NewCoverage().Rows(),
+		server.Rows(), new(unary.Server).Rows(""), new(leases.Tracker).Rows(), ratelimit.NewCoverage().Rows(),
 		fleet.New(fleet.Config{}).Rows())
 	for _, f := range figured {
 		rows = append(rows, f.Figures()...)

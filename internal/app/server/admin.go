@@ -54,7 +54,7 @@ func (s *server) newAdminPaths() (adminPaths, error) {
 	documents := [][]byte{counters.OpenAPI(), changeDocument}
 	paths := adminPaths{}
 	of := s.guard.Wrap(counters.New(counters.Config{
-		Service: s.limits.service, List: s.limits.store.List, Version: s.version, Log: s.log,
+		Service: s.limits.service, Watch: s.limits.watch, List: s.limits.store.List, Version: s.version, Log: s.log,
 		Ready: web.Readiness{Draining: s.phase.draining.Load, Parts: s.parts},
 		Fleet: s.limits.fleet, HashKeys: s.conf.Admin.Keys == config.HashedKeys,
 	}))

@@ -25,6 +25,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/internal/wire/accesslog"
 	"github.com/headgate-rls/headgate/internal/wire/handshake"
+	"github.com/headgate-rls/headgate/internal/wire/messages"
 	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -153,7 +154,7 @@ func (f *grpcFront) unaryEndpoint(l net.Listener, conf *tls.Config) (*endpoint, 
 		Handshakes:           f.handshakes,
 		Failures:             f.failures.Failures,
 		Identify:             certs.Identity,
-		MaxMessageSize:       ratelimit.MaxMessageSize,
+		MaxMessageSize:       messages.MaxMessageSize,
 		MaxHeaderListSize:    maxHeaders,
 		MaxConcurrentStreams: maxStreams,
 		MaxConnections:       f.bounds.limit.Connections(maxUnaryConnections, unaryConnection),
@@ -234,7 +235,7 @@ func (f *grpcFront) grpcEndpoint(name string, l net.Listener, conf *tls.Config, 
 	l = bound
 	opts := []grpc.ServerOption{
 		transport.ServerCodec(),
-		grpc.MaxRecvMsgSize(ratelimit.MaxMessageSize),
+		grpc.MaxRecvMsgSize(messages.MaxMessageSize),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(connectWithin),

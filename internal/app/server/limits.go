@@ -19,9 +19,11 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/internal/kit/web"
+	"github.com/headgate-rls/headgate/internal/wire/messages"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/fleet"
+	"github.com/headgate-rls/headgate/ratelimit/insight"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
@@ -34,6 +36,7 @@ type limits struct {
 	store   *stack.Stack
 	second  *stack.Stack // of limits per second, which store asks; nil without --backend-per-second
 	service *ratelimit.Service
+	watch   *insight.Watch
 	fleet   *fleet.Fleet
 	backend condition
 	pinged  atomic.Int64 // how long the backend took to answer the last time, in ns
@@ -47,7 +50,8 @@ type limits struct {
 // openLimits loads the rules and opens the store, which need not answer at this moment.
 func openLimits(ctx context.Context, s *server) (*limits, error) {
 	conf, log, metrics, panics := s.conf, s.log, s.metrics, s.panics
-	l := &limits{conf: conf, log: log, migrated: !conf.BackendMigrate, answered: make(chan struct{})}
+	l := &limits{conf: conf, log: log, migrated: !conf.BackendMigrate, watch: insight.NewWatch(),
+		answered: make(chan struct{})}
 	if err := chooseRules(l.conf); err != nil {
 		return nil, err
 	}
@@ -70,6 +74,7 @@ func openLimits(ctx context.Context, s *server) (*limits, error) {
 	}
 	service := l.serviceConfig()
 	service.Metrics, service.Hits, service.Panics = metrics.decisions, metrics.hits(), panics
+	service.Sinks = []ratelimit.Sink{l.watch}
 	s.complete(&service)
 	if l.service, err = ratelimit.New(service, l.rules.begin()); err != nil {
 		l.closeStore()
@@ -77,7 +82,7 @@ func openLimits(ctx context.Context, s *server) (*limits, error) {
 	}
 	metrics.Add(l.service.Leases().Rows()...)
 	metrics.Add(l.service.Coverage().Rows()...)
-	l.fleet = newFleet(l.service, l.store, service.Replica, log)
+	l.fleet = newFleet(l.watch, l.store, service.Replica, log)
 	metrics.Add(l.fleet.Rows()...)
 	for _, a := range s.additions {
 		if a.serves != nil {
@@ -123,9 +128,9 @@ func (l *limits) stores() []*stack.Stack {
 }
 
 // newFleet returns the replicas that share a store. People know this one by its host.
-func newFleet(service *ratelimit.Service, store *stack.Stack, replica uint32, log *slog.Logger) *fleet.Fleet {
+func newFleet(watch *insight.Watch, store *stack.Stack, replica uint32, log *slog.Logger) *fleet.Fleet {
 	name, _ := os.Hostname() // then the replica's number has to do
-	return fleet.New(fleet.Config{Watch: service.Watch(), Traffic: service.Traffic(), Registry: store.Peers(),
+	return fleet.New(fleet.Config{Watch: watch, Registry: store.Peers(),
 		Replica: replica, Name: name, Log: log})
 }
 
@@ -146,6 +151,7 @@ func (l *limits) serviceConfig() ratelimit.Config {
 	c := l.conf.Decisions()
 	c.Backend, c.Caps, c.Local, c.Registry = l.store.Backend, l.store.Caps, l.store.Local, l.store.Registry
 	c.Now, c.Log, c.Leases, c.Replica = l.store.Now, l.log, l.leaseSigner(), rand.Uint32()
+	c.Encoder = messages.Encoder{}
 	return c
 }
 

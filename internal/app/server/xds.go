@@ -83,7 +83,7 @@ func (x *xdsRules) readOverlay() (*overlay.Overlay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--xds-overlay: %w", err)
 	}
-	o, problems := rulefile.LoadOverlay(sources)
+	o, problems := overlay.Load(sources)
 	if o == nil {
 		return nil, fmt.Errorf("--xds-overlay: %w", &files.LoadError{Problems: problems})
 	}
@@ -126,7 +126,7 @@ func (x *xdsRules) followOverlay(ctx context.Context) {
 			x.log.Error("overlay not reloaded; the old one stays in force", "error", err)
 			return
 		}
-		o, problems := rulefile.LoadOverlay(sources)
+		o, problems := overlay.Load(sources)
 		if o == nil {
 			x.log.Error("overlay not reloaded; the old one stays in force", "error", &files.LoadError{Problems: problems})
 			return

@@ -17,6 +17,7 @@ import (
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/kit/metrics"
+	"github.com/headgate-rls/headgate/internal/wire/messages"
 	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -52,8 +53,8 @@ descriptors:
 	be, local := memory.New(memory.Config{}), memory.New(memory.Config{})
 	var err error
 	w.Service, err = ratelimit.New(ratelimit.Config{
-		Backend: be, Caps: memory.Caps(), Local: local, Metrics: w.counts, Registry: be.Registry(),
-		Log: slog.New(slog.DiscardHandler),
+		Backend: be, Caps: memory.Caps(), Local: local, Encoder: messages.Encoder{}, Metrics: w.counts,
+		Registry: be.Registry(), Log: slog.New(slog.DiscardHandler),
 		Now: func() limit.Instant { return limit.Instant(w.now.Load()) },
 	}, set)
 	if err != nil {

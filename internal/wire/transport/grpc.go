@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 
+	"github.com/headgate-rls/headgate/internal/wire/messages"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -135,7 +136,7 @@ func (h *grpcHandler) answer(ctx context.Context, ex *exchange) (err error) {
 }
 
 // ServerCodec makes a grpc-go server encode this package's own messages by
-// hand and all others as protobuf. See ratelimit/wire.go for why.
+// hand and all others as protobuf. See package messages for why.
 func ServerCodec() grpc.ServerOption { return grpc.ForceServerCodecV2(codec{}) }
 
 type codec struct{}
@@ -174,7 +175,7 @@ func Answer(ctx context.Context, s *ratelimit.Service, message *rls.RateLimitReq
 	}
 	var req ratelimit.Request
 	var resp ratelimit.Response
-	if err := req.Decode(encoded); err != nil {
+	if err := messages.Decode(&req, encoded); err != nil {
 		return nil, &ratelimit.Error{Code: uint32(codes.InvalidArgument), Message: err.Error()}
 	}
 	s.Decide(ctx, []*ratelimit.Request{&req}, []*ratelimit.Response{&resp})
@@ -182,7 +183,7 @@ func Answer(ctx context.Context, s *ratelimit.Service, message *rls.RateLimitReq
 		return nil, resp.Err
 	}
 	answer := new(rls.RateLimitResponse)
-	if err := proto.Unmarshal(resp.AppendTo(nil), answer); err != nil {
+	if err := proto.Unmarshal(messages.Append(&resp, nil), answer); err != nil {
 		return nil, fmt.Errorf("decode response: %w", err)
 	}
 	return answer, nil

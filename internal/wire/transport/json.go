@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate-rls/headgate/internal/kit/web"
+	"github.com/headgate-rls/headgate/internal/wire/messages"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -18,7 +19,7 @@ import (
 const degradedHeader = "X-Headgate-Degraded"
 
 // maxJSON bounds a request in JSON, in which characters may be escaped.
-const maxJSON = 2 * ratelimit.MaxMessageSize
+const maxJSON = 2 * messages.MaxMessageSize
 
 // JSONHandler answers RateLimitRequests in JSON, as the reference service's
 // /json does: 200 or 429 with a RateLimitResponse, 400 for a request that
@@ -101,7 +102,7 @@ func decodeJSON(body []byte, req *ratelimit.Request) error {
 	if err != nil {
 		return err
 	}
-	return req.Decode(encoded)
+	return messages.Decode(req, encoded)
 }
 
 func writeJSON(w http.ResponseWriter, resp *ratelimit.Response) {
@@ -124,7 +125,7 @@ func writeJSON(w http.ResponseWriter, resp *ratelimit.Response) {
 		}
 	}
 	answer := new(rls.RateLimitResponse)
-	if err := proto.Unmarshal(resp.AppendTo(nil), answer); err != nil {
+	if err := proto.Unmarshal(messages.Append(resp, nil), answer); err != nil {
 		http.Error(w, "could not encode the answer: "+err.Error(), http.StatusInternalServerError)
 		return
 	}

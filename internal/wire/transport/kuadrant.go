@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 
+	"github.com/headgate-rls/headgate/internal/wire/messages"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -13,10 +14,10 @@ const kuadrant = "kuadrant.service.ratelimit.v1.RateLimitService"
 var (
 	// CheckRateLimit asks whether there is room, and takes nothing.
 	CheckRateLimit = &Method{Service: kuadrant, Name: "CheckRateLimit",
-		Read: (*ratelimit.Request).Decode, Do: check, Write: (*ratelimit.Response).AppendTo}
+		Read: messages.Decode, Do: check, Write: messages.Append}
 	// Report charges hits for work that is done. A limit without room takes of them what its overflow says.
 	Report = &Method{Service: kuadrant, Name: "Report",
-		Read: (*ratelimit.Request).Decode, Do: report, Write: (*ratelimit.Response).AppendTo}
+		Read: messages.Decode, Do: report, Write: messages.Append}
 )
 
 func check(s *ratelimit.Service, ctx context.Context, reqs []*ratelimit.Request, resps []*ratelimit.Response) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
+	"github.com/headgate-rls/headgate/internal/wire/messages"
 	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
 	"github.com/headgate-rls/headgate/limit"
@@ -41,7 +42,7 @@ func newService(t *testing.T) *ratelimit.Service {
 	}
 	be := memory.New(memory.Config{})
 	s, err := ratelimit.New(ratelimit.Config{
-		Backend: be, Caps: memory.Caps(), Local: be, Log: slog.New(slog.DiscardHandler),
+		Backend: be, Caps: memory.Caps(), Local: be, Encoder: messages.Encoder{}, Log: slog.New(slog.DiscardHandler),
 		Now: func() limit.Instant { return limit.InstantOf(time.Now()) },
 	}, set)
 	if err != nil {

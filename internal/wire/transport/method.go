@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/headgate-rls/headgate/internal/wire/messages"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -24,7 +25,7 @@ func (m *Method) Path() string { return "/" + m.Service + "/" + m.Name }
 // ShouldRateLimit is Envoy's question.
 var ShouldRateLimit = &Method{
 	Service: "envoy.service.ratelimit.v3.RateLimitService", Name: "ShouldRateLimit",
-	Read: (*ratelimit.Request).Decode, Do: (*ratelimit.Service).Decide, Write: (*ratelimit.Response).AppendTo,
+	Read: messages.Decode, Do: (*ratelimit.Service).Decide, Write: messages.Append,
 }
 
 // Methods are those that are served, by both transports.

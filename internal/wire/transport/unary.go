@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/wire/messages"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
@@ -78,12 +79,12 @@ func (h *unaryHandler) shed(calls []*unary.Call) {
 	h.encode(cs, start)
 }
 
-func mayReturnLease(c *unary.Call) bool { return ratelimit.MayReturnLease(c.Message) }
+func mayReturnLease(c *unary.Call) bool { return messages.MayReturnLease(c.Message) }
 
 // abandoned releases the leases that a call brings back whose caller is gone. It
 // does not decode other calls, of which a flood has many.
 func (h *unaryHandler) abandoned(c *unary.Call) {
-	if !ratelimit.MayEndRequests(c.Message) {
+	if !messages.MayEndRequests(c.Message) {
 		return
 	}
 	ex := exchanges.Get().(*exchange)

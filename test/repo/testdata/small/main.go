@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"strconv"
 
 	"github.com/headgate-rls/headgate"
 )
@@ -17,6 +18,8 @@ func main() {
 	flag.StringVar(&opt.Backend, "backend", "memory://", "")
 	flag.StringVar(&opt.Policies, "policies", "", "")
 	follow := flag.String("follow", "", "")
+	checks := flag.Int("checks", 3, "")
+	each := flag.Bool("each", false, "each check is by another user, so that all pass")
 	flag.Parse()
 	if *follow != "" {
 		opt.Rules, opt.Follow = []headgate.Rules{headgate.Files(*follow)}, true
@@ -26,8 +29,12 @@ func main() {
 		log.Fatal(err)
 	}
 	defer limiter.Close()
-	for range 3 {
-		d, err := limiter.Check(context.Background(), "d", headgate.Describe("user", "ann"))
+	user := "ann"
+	for i := range *checks {
+		if *each {
+			user = strconv.Itoa(i)
+		}
+		d, err := limiter.Check(context.Background(), "d", headgate.Describe("user", user))
 		fmt.Println(d.Allowed, err)
 	}
 }

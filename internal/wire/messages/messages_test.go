@@ -1,7 +1,8 @@
-package ratelimit
+package messages
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +16,11 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit"
 )
 
 // fullRequest uses every field that the service reads.
@@ -39,16 +43,16 @@ func fullRequest() *rls.RateLimitRequest {
 }
 
 // fromProto is Decode by way of generated code.
-func fromProto(m *rls.RateLimitRequest) Request {
-	r := Request{Domain: m.Domain, Hits: m.HitsAddend}
+func fromProto(m *rls.RateLimitRequest) ratelimit.Request {
+	r := ratelimit.Request{Domain: m.Domain, Hits: m.HitsAddend}
 	for _, pd := range m.Descriptors {
-		d := Descriptor{Refund: pd.IsNegativeHits}
+		d := ratelimit.Descriptor{Refund: pd.IsNegativeHits}
 		for _, e := range pd.Entries {
 			d.Entries = append(d.Entries, descriptors.Entry{Key: e.Key, Value: e.Value})
 		}
 		if l := pd.Limit; l != nil {
 			d.HasOverride = true
-			d.Override = Override{RequestsPerUnit: l.RequestsPerUnit, Unit: Unit(l.Unit),
+			d.Override = ratelimit.Override{RequestsPerUnit: l.RequestsPerUnit, Unit: ratelimit.Unit(l.Unit),
 				Multiplier: l.UnitMultiplier.GetValue()}
 		}
 		if h := pd.HitsAddend; h != nil {
@@ -59,7 +63,7 @@ func fromProto(m *rls.RateLimitRequest) Request {
 	return r
 }
 
-func sameRequest(a, b *Request) bool {
+func sameRequest(a, b *ratelimit.Request) bool {
 	if a.Domain != b.Domain || a.Hits != b.Hits || len(a.Descriptors) != len(b.Descriptors) {
 		return false
 	}
@@ -85,23 +89,23 @@ func TestDecodeEveryField(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := fromProto(m)
-	var got Request
+	var got ratelimit.Request
 	for range 3 { // the memory of an earlier request must not show
-		if err := got.Decode(encoded); err != nil {
+		if err := Decode(&got, encoded); err != nil {
 			t.Fatal(err)
 		}
 		if !sameRequest(&got, &want) {
 			t.Fatalf("got %+v, want %+v", got, want)
 		}
 	}
-	if err := got.Decode(nil); err != nil || got.Domain != "" || len(got.Descriptors) != 0 {
+	if err := Decode(&got, nil); err != nil || got.Domain != "" || len(got.Descriptors) != 0 {
 		t.Fatalf("empty message: %+v, %v", got, err)
 	}
 }
 
 func TestDecodeRefusesMoreThanTheBounds(t *testing.T) {
 	many := &rls.RateLimitRequest{Domain: "d"}
-	for range maxDescriptors + 1 {
+	for range MaxDescriptors + 1 {
 		many.Descriptors = append(many.Descriptors, &common.RateLimitDescriptor{})
 	}
 	deep := &rls.RateLimitRequest{Domain: "d", Descriptors: []*common.RateLimitDescriptor{{}}}
@@ -117,8 +121,8 @@ func TestDecodeRefusesMoreThanTheBounds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var r Request
-		if err := r.Decode(encoded); err == nil || !strings.Contains(err.Error(), want) {
+		var r ratelimit.Request
+		if err := Decode(&r, encoded); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
@@ -137,11 +141,11 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte{0x12, 0x04, 0x1a, 0x02, 0x08, 0x05, 0x12, 0x02, 0x1a, 0x00})
 	f.Add([]byte("\x12\x08\x0a\x06\x0a\x01k\x12\x01\xff"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var got Request
-		gotErr := got.Decode(data)
+		var got ratelimit.Request
+		gotErr := Decode(&got, data)
 		m := new(rls.RateLimitRequest)
 		wantErr := proto.Unmarshal(data, m)
-		if len(m.Descriptors) > maxDescriptors {
+		if len(m.Descriptors) > MaxDescriptors {
 			return
 		}
 		for _, d := range m.Descriptors {
@@ -163,7 +167,7 @@ func FuzzDecode(f *testing.F) {
 
 // replacedText says whether a value may have had bytes that are not UTF-8, which generated code
 // refuses.
-func replacedText(r *Request) bool {
+func replacedText(r *ratelimit.Request) bool {
 	for i := range r.Descriptors {
 		for _, e := range r.Descriptors[i].Entries {
 			if strings.Contains(e.Value, "\uFFFD") {
@@ -181,37 +185,35 @@ func TestDecodeValuesThatAreNoText(t *testing.T) {
 		"ü\x00": "ü\x00"} {
 		entry := appendStringField(appendStringField(nil, fieldEntryKey, "k"), fieldEntryValue, value)
 		descriptor := appendBytesField(nil, fieldDescriptorEntries, entry)
-		var r Request
-		if err := r.Decode(appendBytesField(nil, fieldRequestDescriptors, descriptor)); err != nil {
+		var r ratelimit.Request
+		if err := Decode(&r, appendBytesField(nil, fieldRequestDescriptors, descriptor)); err != nil {
 			t.Errorf("%q: %v", value, err)
 		} else if got := r.Descriptors[0].Entries[0]; got != (descriptors.Entry{Key: "k", Value: want}) {
 			t.Errorf("%q: %q", value, got)
 		}
 	}
-	var r Request
-	if err := r.Decode(appendStringField(nil, fieldRequestDomain, "\xff")); err == nil {
+	var r ratelimit.Request
+	if err := Decode(&r, appendStringField(nil, fieldRequestDomain, "\xff")); err == nil {
 		t.Error("a domain that is no text is taken")
 	}
 }
 
 func TestEncodeEveryField(t *testing.T) {
-	hourly := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 10, Window: 3 * time.Hour})
-	view := &limitView{limit: hourly, current: encodeCurrentLimit("gold", hourly, true)}
-	resp := &Response{
-		OverLimit: true,
-		Statuses: []Status{{OverLimit: true, Reset: 61, limit: view}, {Remaining: 1<<32 - 1},
-			{Remaining: 300, limit: view}},
-		Headers:        []descriptors.Header{{Name: "retry-after", Value: "61"}, {Name: "x-empty"}},
-		RequestHeaders: []descriptors.Header{{Name: DelayHeader, Value: "1000"}},
-		Body:           "slow down",
-		metadata: [][]byte{encodeMetadata(map[string]any{"rule": "a"}),
-			encodeMetadata(map[string]any{"metadata": map[string]any{"n": 1.0}})},
-	}
+	resp := answer(t, "domain: d\ndescriptors:\n"+
+		"- {key: k, limits: [{name: gold, algorithm: fixed_window, limit: 10, window: 3h}]}\n"+
+		"- {key: free, rate_limit: {unlimited: true}, metadata: {n: 1}}\n",
+		ratelimit.Descriptor{Entries: []descriptors.Entry{{Key: "k", Value: "1"}}, Hits: 11, HasHits: true},
+		ratelimit.Descriptor{Entries: []descriptors.Entry{{Key: "free"}}},
+		ratelimit.Descriptor{Entries: []descriptors.Entry{{Key: "k", Value: "2"}}})
+	resp.Statuses[0].Remaining, resp.Statuses[0].Reset, resp.Statuses[2].Remaining, resp.Statuses[2].Reset = 0, 61, 300, 0
+	resp.Headers = []descriptors.Header{{Name: "retry-after", Value: "61"}, {Name: "x-empty"}}
+	resp.RequestHeaders = []descriptors.Header{{Name: ratelimit.DelayHeader, Value: "1000"}}
+	resp.Body = "slow down"
 	got := new(rls.RateLimitResponse)
-	if err := proto.Unmarshal(resp.AppendTo(nil), got); err != nil {
+	if err := proto.Unmarshal(Append(resp, nil), got); err != nil {
 		t.Fatal(err)
 	}
-	meta, err := structpb.NewStruct(map[string]any{"rule": "a", "metadata": map[string]any{"n": 1.0}})
+	meta, err := structpb.NewStruct(map[string]any{"rule": "d/k:gold", "metadata": map[string]any{"n": 1.0}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +230,7 @@ func TestEncodeEveryField(t *testing.T) {
 				DurationUntilReset: &durationpb.Duration{}},
 		},
 		ResponseHeadersToAdd: []*core.HeaderValue{{Key: "retry-after", Value: "61"}, {Key: "x-empty"}},
-		RequestHeadersToAdd:  []*core.HeaderValue{{Key: DelayHeader, Value: "1000"}},
+		RequestHeadersToAdd:  []*core.HeaderValue{{Key: ratelimit.DelayHeader, Value: "1000"}},
 		RawBody:              []byte("slow down"),
 		DynamicMetadata:      meta,
 	}
@@ -237,13 +239,51 @@ func TestEncodeEveryField(t *testing.T) {
 	}
 }
 
+// answer returns how a service answers a request for descriptors in domain d.
+func answer(t *testing.T, rules string, list ...ratelimit.Descriptor) *ratelimit.Response {
+	t.Helper()
+	set, problems := rulefile.Load([]rulefile.Source{{Name: "test.yaml", Data: []byte(rules)}}, rulefile.Options{})
+	if set == nil {
+		t.Fatal(problems)
+	}
+	be := memory.New(memory.Config{})
+	s, err := ratelimit.New(ratelimit.Config{Backend: be, Caps: memory.Caps(), Local: be, Encoder: Encoder{},
+		UnitMultipliers: true, Log: slog.New(slog.DiscardHandler),
+		Now: func() limit.Instant { return limit.InstantOf(time.Now()) }}, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp := new(ratelimit.Response)
+	s.Decide(t.Context(), []*ratelimit.Request{{Domain: "d", Descriptors: list}}, []*ratelimit.Response{resp})
+	return resp
+}
+
+// TestTextsAreStructs: a part of metadata with one text is encoded as generated code does it.
+func TestTextsAreStructs(t *testing.T) {
+	for key, value := range map[string]string{"rule": "d/k", "": "", "long": strings.Repeat("x", 200)} {
+		want := Encoder{}.Struct(map[string]any{key: value})
+		if got := (Encoder{}).AppendText(nil, key, value); !proto.Equal(asStruct(t, got), asStruct(t, want)) {
+			t.Errorf("%q: %q is encoded as %q, generated code does %q", key, value, got, want)
+		}
+	}
+}
+
+func asStruct(t *testing.T, encoded []byte) *structpb.Struct {
+	t.Helper()
+	s := new(structpb.Struct)
+	if err := proto.Unmarshal(encoded, s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func TestWindowsHaveUnits(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, tc := range []struct {
 		window      string
 		l           limit.Spec
 		multipliers bool
-		unit        Unit
+		unit        ratelimit.Unit
 		n           uint32
 	}{
 		{"second", limit.Spec{Window: time.Second}, false, 1, 1},

@@ -1,4 +1,4 @@
-package insight
+package ratelimit
 
 import (
 	"hash/maphash"
@@ -73,8 +73,13 @@ func (s *Shape) Seen(now int64) {
 	}
 }
 
-// Last returns when a descriptor was seen last, to the second.
-func (s *Shape) Last() time.Time { return time.UnixMicro(s.last.Load()) }
+// Last returns when a descriptor was seen last, to the second; the zero time if none was.
+func (s *Shape) Last() (last time.Time) {
+	if at := s.last.Load(); at > 0 {
+		last = time.UnixMicro(at)
+	}
+	return last
+}
 
 func (s *Shape) is(domain string, entries []descriptors.Entry) bool {
 	if s.Domain != domain || len(s.Keys) != len(entries) {
@@ -190,7 +195,7 @@ func (c *Coverage) Shapes() (list []*Shape) {
 // LastAsked returns when a descriptor of a domain was seen last; the zero time if none was.
 func (c *Coverage) LastAsked(domain string) (last time.Time) {
 	for _, s := range c.Shapes() {
-		if s.Domain == domain && s.last.Load() > 0 && s.Last().After(last) {
+		if s.Domain == domain && s.Last().After(last) {
 			last = s.Last()
 		}
 	}
@@ -204,24 +209,4 @@ func (c *Coverage) RulesChanged() {
 			s.Named.Store(false)
 		}
 	}
-}
-
-// Traffic counts the calls that a process answers. It may be used concurrently.
-type Traffic struct {
-	// Answers counts all calls that were decided, Refused those that were refused, and ByPolicy those that a failure
-	// policy answered.
-	Answers, Refused, ByPolicy metrics.Counter
-
-	seen Shape // its time only
-}
-
-// Seen notes a call at an instant, in µs since 1970.
-func (t *Traffic) Seen(now int64) { t.seen.Seen(now) }
-
-// Last returns when the last call was seen, to the second; the zero time if none was.
-func (t *Traffic) Last() (last time.Time) {
-	if t.seen.last.Load() > 0 {
-		last = t.seen.Last()
-	}
-	return last
 }

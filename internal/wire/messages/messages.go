@@ -1,9 +1,12 @@
-package ratelimit
+// Package messages has the messages of Envoy's RateLimitService (envoy.service.ratelimit.v3): it decodes requests into
+// [ratelimit.Request] and encodes [ratelimit.Response].
+package messages
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -16,6 +19,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/protofields"
 	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit"
 )
 
 // The messages are decoded and encoded by hand: one allocation for all strings
@@ -61,16 +65,16 @@ const (
 // Bounds on what a client sends. Envoy stays far below them.
 const (
 	MaxMessageSize = 384 << 10 // bytes; five descriptors with a path of 60 KiB fit
-	maxDescriptors = 1024
+	MaxDescriptors = 1024
 	maxEntries     = 256
 )
 
 // Decode fills r from an encoded RateLimitRequest, reusing r's memory.
-func (r *Request) Decode(message []byte) error {
+func Decode(r *ratelimit.Request, message []byte) error {
 	if len(message) > MaxMessageSize {
 		return fmt.Errorf("the request has %d bytes, at most %d are allowed", len(message), MaxMessageSize)
 	}
-	*r = Request{Descriptors: r.Descriptors[:0], size: len(message)}
+	*r = ratelimit.Request{Descriptors: r.Descriptors[:0], Size: len(message)}
 	f := protofields.Of(string(message)) // all strings of r are parts of this one
 	for f.Next() {
 		var err error
@@ -80,10 +84,10 @@ func (r *Request) Decode(message []byte) error {
 		case f.IsNumber(fieldRequestHits):
 			r.Hits = uint32(f.Number)
 		case f.IsBytes(fieldRequestDescriptors):
-			if len(r.Descriptors) == maxDescriptors {
-				return fmt.Errorf("the request has more than %d descriptors", maxDescriptors)
+			if len(r.Descriptors) == MaxDescriptors {
+				return fmt.Errorf("the request has more than %d descriptors", MaxDescriptors)
 			}
-			err = r.addDescriptor().decode(f.Value)
+			err = decodeDescriptor(addDescriptor(r), f.Value)
 		}
 		if err != nil {
 			return err
@@ -103,28 +107,28 @@ func complete(f *protofields.Reader[string]) error {
 var errMalformed = errors.New("the protobuf message is malformed")
 
 // addDescriptor appends a descriptor that keeps the memory of its entries.
-func (r *Request) addDescriptor() *Descriptor {
+func addDescriptor(r *ratelimit.Request) *ratelimit.Descriptor {
 	n := len(r.Descriptors)
 	if n < cap(r.Descriptors) {
 		r.Descriptors = r.Descriptors[:n+1]
 	} else {
-		r.Descriptors = append(r.Descriptors, Descriptor{})
+		r.Descriptors = append(r.Descriptors, ratelimit.Descriptor{})
 	}
 	d := &r.Descriptors[n]
-	*d = Descriptor{Entries: d.Entries[:0]}
+	*d = ratelimit.Descriptor{Entries: d.Entries[:0]}
 	return d
 }
 
-func (d *Descriptor) decode(message string) error {
+func decodeDescriptor(d *ratelimit.Descriptor, message string) error {
 	f := protofields.Of(message)
 	for f.Next() {
 		var err error
 		switch {
 		case f.IsBytes(fieldDescriptorEntries):
-			err = d.addEntry(f.Value)
+			err = addEntry(d, f.Value)
 		case f.IsBytes(fieldDescriptorLimit):
 			d.HasOverride = true
-			err = d.Override.decode(f.Value)
+			err = decodeOverride(&d.Override, f.Value)
 		case f.IsBytes(fieldDescriptorHits):
 			d.HasHits = true
 			err = decodeWrapper(f.Value, &d.Hits)
@@ -150,7 +154,7 @@ func decodeWrapper(message string, n *uint64) error {
 	return complete(&f)
 }
 
-func (d *Descriptor) addEntry(message string) error {
+func addEntry(d *ratelimit.Descriptor, message string) error {
 	if len(d.Entries) == maxEntries {
 		return fmt.Errorf("a descriptor has more than %d entries", maxEntries)
 	}
@@ -172,14 +176,14 @@ func (d *Descriptor) addEntry(message string) error {
 	return complete(&f)
 }
 
-func (o *Override) decode(message string) error {
+func decodeOverride(o *ratelimit.Override, message string) error {
 	f := protofields.Of(message)
 	for f.Next() {
 		switch {
 		case f.IsNumber(fieldOverrideRequests):
 			o.RequestsPerUnit = uint32(f.Number)
 		case f.IsNumber(fieldOverrideUnit):
-			o.Unit = Unit(f.Number)
+			o.Unit = ratelimit.Unit(f.Number)
 		case f.IsBytes(fieldOverrideMultiplier):
 			n := uint64(o.Multiplier)
 			if err := decodeWrapper(f.Value, &n); err != nil {
@@ -196,7 +200,7 @@ func (o *Override) decode(message string) error {
 // release that the backend cannot do in time is retried.
 func MayReturnLease(message []byte) bool { return bytes.Contains(message, opKey) }
 
-var opKey = []byte(OpKey)
+var opKey = []byte(ratelimit.OpKey)
 
 // MayEndRequests reports whether an encoded request may end requests in flight, by a lease or
 // by negative hits. It may be true for a message that ends none. It may be false
@@ -207,8 +211,8 @@ func MayEndRequests(message []byte) bool {
 
 var negativeHits = []byte{fieldDescriptorNegative << 3, 1}
 
-// AppendTo appends r as an encoded RateLimitResponse to b.
-func (r *Response) AppendTo(b []byte) []byte {
+// Append appends r as an encoded RateLimitResponse to b.
+func Append(r *ratelimit.Response, b []byte) []byte {
 	code := uint64(codeOK)
 	if r.OverLimit {
 		code = codeOverLimit
@@ -216,8 +220,7 @@ func (r *Response) AppendTo(b []byte) []byte {
 	b = appendVarintField(b, fieldResponseCode, code)
 	for i := range r.Statuses {
 		b = protowire.AppendTag(b, fieldResponseStatuses, protowire.BytesType)
-		b = protowire.AppendVarint(b, uint64(r.Statuses[i].size()))
-		b = r.Statuses[i].appendTo(b)
+		b = appendStatus(b, &r.Statuses[i])
 	}
 	for i := range r.Headers {
 		b = appendHeader(b, fieldResponseHeaders, &r.Headers[i])
@@ -226,48 +229,40 @@ func (r *Response) AppendTo(b []byte) []byte {
 		b = appendHeader(b, fieldRequestHeaders, &r.RequestHeaders[i])
 	}
 	b = appendStringField(b, fieldResponseBody, r.Body)
-	if len(r.metadata) > 0 {
+	if metadata := r.Metadata(); len(metadata) > 0 {
 		size := 0
-		for _, part := range r.metadata {
+		for _, part := range metadata {
 			size += len(part)
 		}
 		b = protowire.AppendTag(b, fieldResponseMetadata, protowire.BytesType)
 		b = protowire.AppendVarint(b, uint64(size))
-		for _, part := range r.metadata { // maps merge when their encodings are joined
+		for _, part := range metadata { // maps merge when their encodings are joined
 			b = append(b, part...)
 		}
 	}
 	return b
 }
 
-func (s *Status) code() uint64 {
+// appendStatus appends a DescriptorStatus after its size.
+func appendStatus(b []byte, s *ratelimit.Status) []byte {
+	code, size := uint64(codeOK), 2 // that of the code
 	if s.OverLimit {
-		return codeOverLimit
+		code = codeOverLimit
 	}
-	return codeOK
-}
-
-func (s *Status) size() int {
-	n := 2 // code
-	if s.limit != nil {
-		n += 1 + protowire.SizeBytes(len(s.limit.current))
+	limit, counted := s.Limit()
+	if counted {
+		size += 1 + protowire.SizeBytes(len(limit)) + 1 + protowire.SizeBytes(durationSize(s.Reset))
 	}
 	if s.Remaining != 0 {
-		n += 1 + protowire.SizeVarint(uint64(s.Remaining))
+		size += 1 + protowire.SizeVarint(uint64(s.Remaining))
 	}
-	if s.limit != nil {
-		n += 1 + protowire.SizeBytes(durationSize(s.Reset))
-	}
-	return n
-}
-
-func (s *Status) appendTo(b []byte) []byte {
-	b = appendVarintField(b, fieldStatusCode, s.code())
-	if s.limit != nil {
-		b = appendBytesField(b, fieldStatusLimit, s.limit.current)
+	b = protowire.AppendVarint(b, uint64(size))
+	b = appendVarintField(b, fieldStatusCode, code)
+	if counted {
+		b = appendBytesField(b, fieldStatusLimit, limit)
 	}
 	b = appendVarintField(b, fieldStatusRemaining, uint64(s.Remaining))
-	if s.limit != nil {
+	if counted {
 		b = protowire.AppendTag(b, fieldStatusReset, protowire.BytesType)
 		b = protowire.AppendVarint(b, uint64(durationSize(s.Reset)))
 		b = appendVarintField(b, 1, uint64(s.Reset))
@@ -329,9 +324,12 @@ func appendBytesField(b []byte, num protowire.Number, s []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, num, protowire.BytesType), s)
 }
 
-// encodeMetadata encodes m as a google.protobuf.Struct. What cannot be a
+// Encoder encodes what responses carry: see [ratelimit.Encoder].
+type Encoder struct{}
+
+// Struct encodes m as a google.protobuf.Struct. What cannot be a
 // Struct (the rule loader lets none through) is left out.
-func encodeMetadata(m map[string]any) []byte {
+func (Encoder) Struct(m map[string]any) []byte {
 	st, err := structpb.NewStruct(m)
 	if err != nil {
 		return nil
@@ -343,8 +341,8 @@ func encodeMetadata(m map[string]any) []byte {
 	return b
 }
 
-// appendTextMetadata appends an encoded google.protobuf.Struct with one field.
-func appendTextMetadata(b []byte, key, value string) []byte {
+// AppendText appends an encoded google.protobuf.Struct with one field.
+func (Encoder) AppendText(b []byte, key, value string) []byte {
 	inner := protowire.SizeTag(3) + protowire.SizeBytes(len(value))
 	entry := protowire.SizeTag(1) + protowire.SizeBytes(len(key)) + protowire.SizeTag(2) + protowire.SizeBytes(inner)
 	b = protowire.AppendVarint(protowire.AppendTag(b, 1, protowire.BytesType), uint64(entry))
@@ -353,40 +351,14 @@ func appendTextMetadata(b []byte, key, value string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, 3, protowire.BytesType), value)
 }
 
-// A Unit is the unit of a limit as Envoy's API numbers it. Requests
-// (envoy.type.v3.RateLimitUnit) and responses (RateLimitResponse.RateLimit.Unit)
-// agree on the numbers.
-type Unit int32
-
-// Length returns the unit's length, zero for UNKNOWN and undefined units.
-func (u Unit) Length() time.Duration {
-	known, _ := units.Numbered(int32(u))
-	return known.Length
-}
-
-// String returns the unit's name in capitals, as the API spells it.
-func (u Unit) String() string {
-	if known, ok := units.Numbered(int32(u)); ok {
-		return strings.ToUpper(known.Name)
-	}
-	return "UNKNOWN"
-}
-
 // unitOf returns the unit and multiplier of a window, or zeros.
 // Without multipliers only windows of one unit have one.
-func unitOf(window time.Duration, multipliers bool) (Unit, uint32) {
+func unitOf(window time.Duration, multipliers bool) (ratelimit.Unit, uint32) {
 	u, n := units.Of(window)
 	if n > 1 && !multipliers {
 		return 0, 0
 	}
-	return Unit(u.Number), uint32(n)
-}
-
-// An Override is a limit that a request has for one of its descriptors.
-type Override struct {
-	RequestsPerUnit uint32
-	Unit            Unit
-	Multiplier      uint32 // zero counts as one
+	return ratelimit.Unit(u.Number), uint32(n)
 }
 
 // Field numbers of RateLimitResponse.RateLimit.
@@ -399,16 +371,16 @@ const (
 	fieldLimitWindow = 8081
 )
 
-// encodeCurrentLimit encodes a RateLimit message. A window that no unit fits is
+// Limit encodes a RateLimit message. A window that no unit fits is
 // sent as unit UNKNOWN: Envoy then makes a header with the number alone, where it
 // would trust a wrong unit. headgate ask reads the window from a field of its own.
-func encodeCurrentLimit(name string, l *limit.Limit, multipliers bool) []byte {
+func (Encoder) Limit(name string, l *limit.Limit, multipliers bool) []byte {
 	unit, multiplier := unitOf(l.Window(), multipliers)
 	window := l.Window()
 	if l.Is(limit.Leased) { // it is the life of a lease
 		unit, multiplier, window = 0, 0, 0
 	}
-	b := appendVarintField(nil, fieldLimitRequests, uint64(clampUint32(l.Max())))
+	b := appendVarintField(nil, fieldLimitRequests, uint64(min(max(l.Max(), 0), math.MaxUint32)))
 	b = appendVarintField(b, fieldLimitUnit, uint64(unit))
 	b = appendStringField(b, fieldLimitName, name)
 	if multiplier > 1 {
@@ -420,4 +392,37 @@ func encodeCurrentLimit(name string, l *limit.Limit, multipliers bool) []byte {
 	return b
 }
 
-func clampUint32(n int64) uint32 { return uint32(min(max(n, 0), 1<<32-1)) }
+// Question encodes a request as the reference service's dynamic metadata have it.
+func (e Encoder) Question(r *ratelimit.Request) []byte {
+	list := make([]any, len(r.Descriptors))
+	for i := range r.Descriptors {
+		list[i] = describe(&r.Descriptors[i])
+	}
+	m := map[string]any{"domain": r.Domain, "descriptors": list}
+	if r.Hits != 0 {
+		m["hitsAddend"] = float64(r.Hits)
+	}
+	return e.Struct(m)
+}
+
+func describe(d *ratelimit.Descriptor) map[string]any {
+	m := map[string]any{"entries": entryStrings(d.Entries)}
+	if d.HasOverride {
+		m["limit"] = map[string]any{
+			"requestsPerUnit": float64(d.Override.RequestsPerUnit),
+			"unit":            d.Override.Unit.String(),
+		}
+	}
+	if d.HasHits {
+		m["hitsAddend"] = float64(d.Hits)
+	}
+	return m
+}
+
+func entryStrings(entries []descriptors.Entry) []any {
+	out := make([]any, len(entries))
+	for i, e := range entries {
+		out[i] = e.Key + "=" + e.Value
+	}
+	return out
+}

@@ -1,11 +1,15 @@
-package rulefile
+package overlay
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
 
-// LoadOverlay reports each error with its place, and returns no overlay if there is one.
+// Load reports each error with its place, and returns no overlay if there is one.
 func TestOverlayErrorsHaveTheirPlace(t *testing.T) {
 	entry := func(text string) string { return "overlay:\n- {domain: d, rule: r, " + text + "}\n" }
 	for _, c := range []struct{ text, want string }{
@@ -41,7 +45,7 @@ func TestOverlayErrorsHaveTheirPlace(t *testing.T) {
 		{"overlay: [\n", "not valid YAML"},
 		{"overlay:\n" + strings.Repeat("- {domain: d, rule: r, window: 1s}\n", 1001), "more than 1000 entries"},
 	} {
-		o, problems := LoadOverlay([]Source{{Name: "o.yaml", Data: []byte(c.text)}})
+		o, problems := Load([]rulefile.Source{{Name: "o.yaml", Data: []byte(c.text)}})
 		var texts []string
 		for _, p := range problems {
 			texts = append(texts, p.String())
@@ -50,5 +54,27 @@ func TestOverlayErrorsHaveTheirPlace(t *testing.T) {
 		if c.want == "" && (o == nil || all != "") || c.want != "" && (o != nil || !strings.Contains(all, c.want)) {
 			t.Errorf("%.80q: %v, problems %s, want %q", c.text, o != nil, all, c.want)
 		}
+	}
+}
+
+// TestCalendarOverlay: an overlay makes windows those of a calendar, or keeps them from
+// it; reading it again makes the same overlay.
+func TestCalendarOverlay(t *testing.T) {
+	read := func(text string) ([]byte, []descriptors.Problem) {
+		o, problems := Load(
+			[]rulefile.Source{{Name: "o.yaml", Data: []byte("overlay:\n  - {domain: \"*\", rule: \"*\", " + text + "}\n")}})
+		return o.Sum(), problems
+	}
+	berlin, problems := read("calendar: true, time_zone: Europe/Berlin")
+	again, _ := read("calendar: true, time_zone: Europe/Berlin")
+	paris, _ := read("calendar: true, time_zone: Europe/Paris")
+	never, _ := read("calendar: false")
+	if berlin == nil || string(berlin) != string(again) || string(berlin) == string(paris) ||
+		string(berlin) == string(never) {
+		t.Errorf("%v: %x %x %x %x", problems, berlin, again, paris, never)
+	}
+	if _, problems := read("calendar: true, time_zone: Mars"); !strings.Contains(fmt.Sprint(problems),
+		`o.yaml:2:57: time_zone "Mars"`) {
+		t.Error(problems)
 	}
 }
