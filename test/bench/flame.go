@@ -192,7 +192,7 @@ func (t *target) stacks(ctx context.Context, length time.Duration) (*frame, erro
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	file := func(i int) string { return filepath.Join(dir, unwinds[i]) }
 	var running sync.WaitGroup
 	wrong := make([]error, len(t.pids)+1)
