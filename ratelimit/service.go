@@ -160,6 +160,9 @@ func (s *Service) Decide(ctx context.Context, reqs []*Request, resps []*Response
 // Local reports whether the backend does no I/O, so that Decide does not block.
 func (s *Service) Local() bool { return s.conf.Caps.Local }
 
+// Encodes reports whether the service has an [Encoder], which transports need.
+func (s *Service) Encodes() bool { return s.conf.Encoder != unsent{} }
+
 // TooLarge answers a request whose message was dropped: OVER_LIMIT. If the call failed, Envoy would
 // let the request pass, and a client could cause that by a long header.
 func (s *Service) TooLarge() *Response { return &Response{OverLimit: !s.conf.ShadowMode} }

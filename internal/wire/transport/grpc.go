@@ -28,6 +28,7 @@ import (
 // Register makes s answer all methods on srv, which must have been made with [ServerCodec]. observe is called with
 // each call's duration and its result.
 func Register(srv grpc.ServiceRegistrar, s *ratelimit.Service, observe ratelimit.Observe) {
+	demandEncoder(s)
 	h := &grpcHandler{service: s, observe: observe}
 	services := map[string]*grpc.ServiceDesc{}
 	for _, m := range Methods {
@@ -169,6 +170,7 @@ func protobuf() encoding.CodecV2 { return encoding.GetCodecV2(protocodec.Name) }
 
 // Answer answers a protobuf request, for callers that hold one.
 func Answer(ctx context.Context, s *ratelimit.Service, message *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+	demandEncoder(s)
 	encoded, err := proto.Marshal(message)
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)

@@ -26,6 +26,7 @@ const maxJSON = 2 * messages.MaxMessageSize
 // cannot be understood, and 503 when the backend failed and the rule's policy
 // refuses.
 func JSONHandler(s *ratelimit.Service, observe ratelimit.Observe) http.Handler {
+	demandEncoder(s)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		result := serveJSON(s, w, r)

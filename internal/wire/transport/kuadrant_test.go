@@ -36,13 +36,18 @@ descriptors:
 
 func newService(t *testing.T) *ratelimit.Service {
 	t.Helper()
+	return serviceWith(t, messages.Encoder{})
+}
+
+func serviceWith(t *testing.T, encoder ratelimit.Encoder) *ratelimit.Service {
+	t.Helper()
 	set, problems := rulefile.Load([]rulefile.Source{{Name: "test.yaml", Data: []byte(tokenRules)}}, rulefile.Options{})
 	if set == nil {
 		t.Fatal(problems)
 	}
 	be := memory.New(memory.Config{})
 	s, err := ratelimit.New(ratelimit.Config{
-		Backend: be, Caps: memory.Caps(), Local: be, Encoder: messages.Encoder{}, Log: slog.New(slog.DiscardHandler),
+		Backend: be, Caps: memory.Caps(), Local: be, Encoder: encoder, Log: slog.New(slog.DiscardHandler),
 		Now: func() limit.Instant { return limit.InstantOf(time.Now()) },
 	}, set)
 	if err != nil {
@@ -163,5 +168,26 @@ func TestReflectionKnowsKuadrantsService(t *testing.T) {
 			"envoy.service.ratelimit.v3.RateLimitRequest" {
 			t.Errorf("%s takes a %s", m.Path(), in)
 		}
+	}
+}
+
+// TestTransportsDemandAnEncoder: a service that is made for callers in this process is served to nobody: answers would
+// lack the limit that decided.
+func TestTransportsDemandAnEncoder(t *testing.T) {
+	s, observe := serviceWith(t, nil), func(time.Duration, ratelimit.CallResult, int) {}
+	for name, serve := range map[string]func(){
+		"unary":   func() { transport.Handlers(s, observe) },
+		"grpc-go": func() { transport.Register(grpc.NewServer(), s, observe) },
+		"json":    func() { transport.JSONHandler(s, observe) },
+		"answer":  func() { _, _ = transport.Answer(t.Context(), s, &rls.RateLimitRequest{}) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s serves a service without an encoder", name)
+				}
+			}()
+			serve()
+		}()
 	}
 }

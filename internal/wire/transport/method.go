@@ -41,6 +41,14 @@ func served(path string) bool {
 	return false
 }
 
+// demandEncoder panics over a service whose answers would say nothing of limits: whoever makes one for a transport has
+// to give it an encoder.
+func demandEncoder(s *ratelimit.Service) {
+	if !s.Encodes() {
+		panic("transport: the service needs a ratelimit.Config.Encoder: its answers would lack limits and metadata")
+	}
+}
+
 // An exchange is a call's request and response, pooled together. grpc-go encodes the response before it lets go of
 // it, so the codec puts it back.
 type exchange struct {

@@ -23,6 +23,7 @@ func Handlers(s *ratelimit.Service, observe ratelimit.Observe) map[string]unary.
 
 // Handler makes s answer one method. observe is called with the duration and the results of calls.
 func Handler(s *ratelimit.Service, m *Method, observe ratelimit.Observe) unary.Handler {
+	demandEncoder(s)
 	h := &unaryHandler{service: s, method: m, observe: observe}
 	names := headerNames(s)
 	if s.Local() {
