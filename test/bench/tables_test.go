@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -87,6 +88,8 @@ func rowsOf(table string) (rows []string, figures int) {
 	case "middleware":
 		checks := []string{"headgate/token_bucket", "headgate/fixed_window", "httprate", "ulule", "throttled"}
 		return slices.Concat(checks, checks, []string{"tollbooth"}), 5
+	case "flame":
+		return []string{"where the CPU time of redis fixed_window is spent,"}, 1
 	case "day":
 		return []string{"sqlite", "postgres"}, 12
 	case "notify":
@@ -161,7 +164,16 @@ func TestEachTableHasItsRows(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, os.Args[0], "-tiny", "-tables", table)
+			args := []string{"-tiny", "-tables", table}
+			if table == "flame" {
+				dir := t.TempDir()
+				try := exec.CommandContext(ctx, "perf", "record", "-q", "-e", "cpu-clock", "-o", filepath.Join(dir, "try"), "true")
+				if out, err := try.CombinedOutput(); err != nil {
+					t.Skipf("not run: perf cannot be had or used here: %v: %s", err, out)
+				}
+				args = append(args, "-run", "^redis fixed_window$", "-flame", filepath.Join(dir, "flame.svg"))
+			}
+			cmd := exec.CommandContext(ctx, os.Args[0], args...)
 			cmd.Env = append(os.Environ(), envProgram+"=1")
 			out, err := cmd.CombinedOutput()
 			if err != nil {
