@@ -104,7 +104,12 @@ func CapsBy[C any, P interface {
 	}
 }
 
-// KindOf returns the kind of the store at rawURL.
+// A NotLinkedError reports a URL whose store the program does not import.
+type NotLinkedError string
+
+func (e NotLinkedError) Error() string { return string(e) }
+
+// KindOf returns the kind of the store at rawURL. It may return a [NotLinkedError].
 func KindOf(rawURL string) (Kind, error) {
 	scheme, _, ok := strings.Cut(rawURL, ":")
 	if !ok {
@@ -119,8 +124,8 @@ func KindOf(rawURL string) (Kind, error) {
 	}
 	for _, h := range homes {
 		if slices.Contains(h.schemes, scheme) {
-			return Kind{}, fmt.Errorf("%s: needs the store of %s in the program: import _ %q", scheme, h.store,
-				"github.com/headgate-rls/headgate/backends/"+h.pkg)
+			return Kind{}, NotLinkedError(fmt.Sprintf("%s: needs the store of %s in the program: import _ %q", scheme,
+				h.store, "github.com/headgate-rls/headgate/backends/"+h.pkg))
 		}
 		known = append(known, h.schemes...)
 	}

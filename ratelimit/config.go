@@ -45,7 +45,7 @@ type Config struct {
 	Hits HitMetrics
 	// Tracer makes spans of calls; nil: there are none.
 	Tracer Tracer
-	// Sinks read all decisions, beside those of this package.
+	// Sinks read all decisions, after the readers of this package.
 	Sinks []Sink
 	// Taps see all requests that are decided.
 	Taps []Tap
@@ -90,7 +90,7 @@ type Config struct {
 	// Dry: requests are decided to learn what the answers would be. Sinks that report what is served are left out.
 	Dry bool
 
-	// Encoder encodes for transports; nil: all callers are in this process.
+	// Encoder encodes parts of responses for transports; nil if all callers are in this process.
 	Encoder  Encoder
 	Headers  Headers
 	Metadata bool // add domain, descriptors and hits to dynamic_metadata

@@ -43,7 +43,7 @@ func countDecisions(b *Batch, c *Call) {
 	}
 }
 
-// Count adds one to a counter, once the slice is decided: for sinks.
+// Count adds one to a counter when all sinks have read the slice. It is for sinks.
 func (b *Batch) Count(c *metrics.Counter) { b.tally.add(c) }
 
 // A tally adds up what the calls of a slice count. Calls often have counters in

@@ -3,8 +3,8 @@
 //
 // [Service.Decide] makes every answer: it matches the descriptors against the
 // rules, asks the backend once, and turns the verdict into statuses, headers and
-// metadata. Transports decode into [Request] and encode from [Response]: package
-// internal/wire/messages does it, and its [Encoder] what can be encoded ahead.
+// metadata. Package internal/wire/messages decodes [Request] and encodes [Response] for
+// transports. Its [Encoder] encodes in advance what is the same in many responses.
 //
 // Only this package applies policy: shadow and quota mode, when limits are
 // charged, and the answer when the backend fails ([descriptors.FailurePolicy]).

@@ -41,7 +41,7 @@ type Request struct {
 	// NoLease fails a call that would get a lease, because its caller could not end it.
 	NoLease bool
 
-	// Size is how many bytes the message had that it was decoded from; 0: there was none.
+	// Size is the length of the encoded request in bytes; 0 if it was not decoded.
 	Size int
 }
 
@@ -154,15 +154,15 @@ type Response struct {
 	told     bool           // Inside may be filled
 	granted  []leases.Grant // leases that the response is about to hand out
 	metadata [][]byte       // see Metadata
-	token    []byte         // the part of it with the token of a lease
-	note     []byte         // the part of it with the policy that answered
+	token    []byte         // memory of the part with a lease's token
+	note     []byte         // memory of the part with the policy that answered
 }
 
-// Metadata returns the parts that make up dynamic_metadata together, as the [Encoder] has encoded them.
+// Metadata returns the parts of dynamic_metadata, as the [Encoder] returned them.
 func (r *Response) Metadata() [][]byte { return r.metadata }
 
-// An Encoder encodes what is prepared for responses before there is one, as the transports send it. Package
-// internal/wire/messages has Envoy's form. A service without one answers callers in this process.
+// An Encoder encodes parts of responses in advance, in the format of the transports. Package internal/wire/messages has
+// Envoy's. A service without an Encoder can only answer callers in this process.
 type Encoder interface {
 	// Limit encodes a limit for statuses, under the operator's name for it; multipliers as in [Config].
 	Limit(name string, l *limit.Limit, multipliers bool) []byte
@@ -174,7 +174,7 @@ type Encoder interface {
 	Question(r *Request) []byte
 }
 
-// unsent encodes nothing: nobody reads it.
+// unsent is the Encoder of a service that has none.
 type unsent struct{}
 
 func (unsent) Limit(string, *limit.Limit, bool) []byte { return nil }
@@ -194,7 +194,7 @@ type Status struct {
 	limit *LimitView // that decided; nil if none did
 }
 
-// Limit returns the limit that decided, as the [Encoder] has encoded it; false if none did.
+// Limit returns the limit that decided, as the [Encoder] returned it; false if none did.
 func (s *Status) Limit() (encoded []byte, ok bool) {
 	if s.limit == nil {
 		return nil, false

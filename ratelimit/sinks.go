@@ -1,11 +1,11 @@
 package ratelimit
 
-// A Sink reads the decisions of calls when all is known of them, and makes one thing of them. It changes no decision.
-// See is called once for each call, in their order, by several goroutines at once, and keeps nothing of it. A call that
-// failed before anything was decided has no decisions.
+// A Sink reads the decisions of calls when they are complete. It must not change them. See is called once for each
+// call, by several goroutines at once, and must not keep its arguments. A call that failed before anything was decided
+// has no decisions.
 type Sink interface{ See(*Batch, *Call) }
 
-// A sink is one of this package: it makes a part of the response, counts, a line in the log, a span.
+// A sink is a reader in this package: it writes a part of the response, counts, a line of the log, or a span.
 type sink struct {
 	// wanted reports whether a service has the sink; nil: every one has.
 	wanted func(*Config) bool
@@ -48,7 +48,7 @@ func readersFor(conf *Config) (r readers) {
 	return r
 }
 
-// read shows the calls of a slice to the sinks, and writes what they have counted.
+// read calls the sinks for each call of a slice, and then writes the counts.
 func (r readers) read(b *Batch) {
 	for i := range b.calls {
 		c := &b.calls[i]

@@ -250,16 +250,12 @@ func (sr *splitRequest) forgetTaken() {
 		for j, i := range p.ops {
 			op, out := sr.op(p, j), &sr.out.Outcomes[i]
 			lease := op.Limit.Is(limit.Leased)
-			earlier := p.ops[:j+1]
+			last := j
 			if !lease && p.verdict.Admitted && !sr.recorded(p, op) {
-				earlier = p.ops
-				for k := range p.ops {
-					if sr.op(p, k).Key == op.Key { // the last one says what all have left
-						out.Remaining = p.verdict.Outcomes[k].Remaining
-					}
-				}
+				last = sr.lastUnder(p, op.Key)
+				out.Remaining = p.verdict.Outcomes[last].Remaining
 			}
-			for before := range earlier {
+			for before := range p.ops[:last+1] {
 				other := sr.op(p, before)
 				switch {
 				case other.Key != op.Key || !sr.taken(p, before):
@@ -281,6 +277,15 @@ func (sr *splitRequest) forgetTaken() {
 			}
 		}
 	}
+}
+
+// lastUnder returns the last op of the part under a key, which has one: its outcome says what all of them leave.
+func (sr *splitRequest) lastUnder(p *part, key limit.Key) int {
+	j := len(p.ops) - 1
+	for sr.op(p, j).Key != key {
+		j--
+	}
+	return j
 }
 
 // giveBack queues refunds of what sr took. After an error the caller gives the

@@ -63,7 +63,7 @@ func New(ctx context.Context, rawURL string, opt Options) (*Stack, error) {
 	return s, nil
 }
 
-// wrap puts the layers around the store: what measures its calls, if somebody wants that, and those of its kind.
+// wrap puts the layers around the store: the one that measures calls, if Options.Observe is set, and those of its kind.
 func (s *Stack) wrap(k backends.Kind, common backends.Options) {
 	s.memory = memory.New(memory.Config{Log: s.opt.Log})
 	s.Backend, s.Local, s.parts = s.store, s.memory, []backends.Backend{s.store}

@@ -4,6 +4,9 @@ package main
 
 import "github.com/spf13/cobra"
 
+// stores ends the error of a URL whose store this build does not have.
+const stores = ""
+
 // commands are those of this build.
 func commands() []*cobra.Command {
 	return append(serviceCommands(), testCommand(), replayCommand(), diffCommand(), envoyCommand(), slotCommand(),

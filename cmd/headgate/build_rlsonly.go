@@ -4,5 +4,8 @@ package main
 
 import "github.com/spf13/cobra"
 
+// stores ends the error of a URL whose store this build does not have.
+const stores = "; this build (rlsonly) has memory:// and redis:// only"
+
 // commands are those of this build.
 func commands() []*cobra.Command { return serviceCommands() }

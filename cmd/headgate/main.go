@@ -13,6 +13,8 @@ import (
 	_ "time/tzdata" // calendars must not depend on what the host has
 
 	"github.com/spf13/cobra"
+
+	"github.com/headgate-rls/headgate/backends"
 )
 
 func main() {
@@ -55,6 +57,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		err = errInterrupted
 	}
+	if errors.As(err, new(backends.NotLinkedError)) {
+		err = fmt.Errorf("%w%s", err, stores)
+	}
 	if code := exitCode(0); !errors.As(err, &code) {
 		fmt.Fprintf(errOut, "headgate: %v\n", err)
 	}
@@ -89,7 +94,7 @@ Try it:
 	return root
 }
 
-// serviceCommands are those that every build has: they run the service, and ask it.
+// serviceCommands are in every build: they run the service and query it.
 func serviceCommands() []*cobra.Command {
 	return []*cobra.Command{serveCommand(), ratelimitCommand(), checkCommand(), captureCommand(), askCommand(),
 		healthCommand(), topCommand(), explainCommand(), rulesCommand(), statusCommand(), coverageCommand(),

@@ -21,7 +21,7 @@ func versionCommand() *cobra.Command {
 			answer := struct {
 				Version string `json:"version"`
 			}{buildVersion()}
-			fmt.Fprintln(format.writer(cmd.OutOrStdout(), answer), "headgate", answer.Version)
+			_ = printVersion(format.writer(cmd.OutOrStdout(), answer)) // fails only if the reader is gone
 		},
 	}
 	format.define(cmd)

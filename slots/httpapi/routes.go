@@ -10,7 +10,7 @@ import (
 // API returns the handler of /api/v1/… and of the page /slots and what is below it.
 func (h *Handlers) API() http.Handler { return h.serve(h.apiRoutes()) }
 
-// Admin returns the handler of /admin/…. It lets everybody in: a guard belongs in front of it.
+// Admin returns the handler of /admin/…. It checks no token: the caller puts a guard in front.
 func (h *Handlers) Admin() http.Handler { return h.serve(h.adminRoutes()) }
 
 func (h *Handlers) apiRoutes() []web.Route {

@@ -153,7 +153,7 @@ func (f *frame) widest() []*frame {
 // and draws it to -flame. It needs perf of Linux, and the right to use it.
 func (b *bench) flameTable(ctx context.Context) error {
 	if b.flame == "" {
-		fmt.Println("\nthe flame graph is not run: -flame names no file for it")
+		fmt.Println("\nno flame graph: -flame names no file")
 		return nil
 	}
 	if b.redis == nil {

@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -84,10 +83,10 @@ func withAddresses(file, headgate, app string) (string, error) {
 	}
 	text := string(data)
 	for old, fresh := range map[string]string{
-		"{address: 127.0.0.1, port_value: 8081}": socketAddress(headgate),
-		"{address: 127.0.0.1, port_value: 9000}": socketAddress(app),
-		"{address: 127.0.0.1, port_value: 9901}": "{address: 127.0.0.1, port_value: 0}",
-		"{address: 0.0.0.0, port_value: 10000}":  "{address: 127.0.0.1, port_value: 0}",
+		"{socket_address: {address: 127.0.0.1, port_value: 8081}}": testenv.EnvoyAddress(headgate),
+		"{socket_address: {address: 127.0.0.1, port_value: 9000}}": testenv.EnvoyAddress(app),
+		"{socket_address: {address: 127.0.0.1, port_value: 9901}}": testenv.EnvoyAddress("127.0.0.1:0"),
+		"{socket_address: {address: 0.0.0.0, port_value: 10000}}":  testenv.EnvoyAddress("127.0.0.1:0"),
 	} {
 		if n := strings.Count(text, old); n != 1 {
 			return "", fmt.Errorf("%s has %q %d times instead of once", file, old, n)
@@ -95,9 +94,4 @@ func withAddresses(file, headgate, app string) (string, error) {
 		text = strings.Replace(text, old, fresh, 1)
 	}
 	return text, nil
-}
-
-func socketAddress(addr string) string {
-	host, port, _ := net.SplitHostPort(addr)
-	return fmt.Sprintf("{address: %s, port_value: %s}", host, port)
 }

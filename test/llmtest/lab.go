@@ -128,16 +128,11 @@ func (l *Lab) gateway(tb testenv.TB, s Setup) string {
 		`set(handle, "estimate", n)`, `local unused = n`).Replace(string(lua))
 	var endpoints []string
 	for _, h := range l.Headgates {
-		endpoints = append(endpoints, "{endpoint: {address: "+socketAddress(h.GRPC)+"}}")
+		endpoints = append(endpoints, "{endpoint: {address: "+testenv.EnvoyAddress(h.GRPC)+"}}")
 	}
 	return strings.NewReplacer("LUA", strings.ReplaceAll(strings.TrimSpace(script), "\n", "\n"+strings.Repeat(" ", 18)),
 		"DOMAIN", GatewayDomain, "ROUTE", GatewayRoute, "USER", GatewayUser, "HEADER", UserHeader,
-		"HEADGATES", strings.Join(endpoints, ", "), "MODEL", socketAddress(l.Model.Addr)).Replace(gatewayYAML)
-}
-
-func socketAddress(addr string) string {
-	host, port, _ := net.SplitHostPort(addr)
-	return fmt.Sprintf("{socket_address: {address: %s, port_value: %s}}", host, port)
+		"HEADGATES", strings.Join(endpoints, ", "), "MODEL", testenv.EnvoyAddress(l.Model.Addr)).Replace(gatewayYAML)
 }
 
 // An Outcome is what became of calls.

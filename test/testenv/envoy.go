@@ -116,6 +116,12 @@ func StartEnvoy(tb TB, version, bootstrapYAML string, opts ...EnvoyOption) *Envo
 	return e
 }
 
+// EnvoyAddress returns host:port as Envoy's configuration has addresses.
+func EnvoyAddress(addr string) string {
+	host, port, _ := net.SplitHostPort(addr)
+	return fmt.Sprintf("{socket_address: {address: %s, port_value: %s}}", host, port)
+}
+
 func hasAdmin(bootstrapYAML string) error {
 	var b struct {
 		Admin *struct {

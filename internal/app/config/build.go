@@ -4,5 +4,5 @@ package config
 
 import "github.com/headgate-rls/headgate/internal/kit/settings"
 
-// built returns the settings of a feature as this build has them.
+// built returns the settings of a feature, which this build has.
 func built(rows []settings.Setting) []settings.Setting { return rows }

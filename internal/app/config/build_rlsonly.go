@@ -4,7 +4,8 @@ package config
 
 import "github.com/headgate-rls/headgate/internal/kit/settings"
 
-// built returns the first setting of a feature, which turns it on, as an error: this build does not have it.
+// built returns the first of a feature's settings, which enables it, and makes setting it an error: this build lacks
+// the feature.
 func built(rows []settings.Setting) []settings.Setting {
 	first := rows[0]
 	never := func() bool { return false }

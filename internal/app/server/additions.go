@@ -9,24 +9,24 @@ import (
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
-// An addition is a part of the server beside its limits. What it does not have is nil or empty.
+// An addition is an optional part of the server, such as slots. Fields that it does not need are zero.
 type addition struct {
-	name, where string                  // of the setting, and its database, for the log
-	admin       map[string]http.Handler // behind the guard, by what a path has after /admin/; "": the other paths
+	name, where string                  // its setting and its database, for the log
+	admin       map[string]http.Handler // by the segment after /admin/, "" for all others; the server adds the guard
 	document    []byte                  // the OpenAPI document of its admin paths
 	api         http.Handler            // of /slots and /api/v1/
 	page        http.Handler            // of /policies, without the guard
-	policies    *policies.Set           // which take the place of limits of rules
-	tap         ratelimit.Tap           // sees what the limits decide
+	policies    *policies.Set           // that replace limits of rules
+	tap         ratelimit.Tap           // reads decisions
 	tracer      ratelimit.Tracer
-	serves      func(*ratelimit.Service)    // gets the limits when they are open
-	prepare     func(context.Context) error // what takes time at the start, behind the limits
-	part        func() web.Part             // for readiness
-	run         func(context.Context)       // works until ctx ends
+	serves      func(*ratelimit.Service)    // is called when the limits are open
+	prepare     func(context.Context) error // is called at the start, after the limits are prepared
+	part        func() web.Part             // reports readiness
+	run         func(context.Context)       // runs until ctx ends
 	close       func()
 }
 
-// An opener opens an addition; nil if the settings do not ask for it. The openers of a build are in build.go.
+// An opener opens an addition, or returns nil if the settings do not enable it. build.go has the openers of a build.
 type opener func(context.Context, *server) (*addition, error)
 
 // openAdditions opens the additions of this build.
@@ -43,7 +43,7 @@ func (s *server) openAdditions(ctx context.Context) error {
 	return nil
 }
 
-// complete adds what additions have for the limits.
+// complete adds the policies, the tracer and the taps of additions to the configuration of the limits.
 func (s *server) complete(service *ratelimit.Config) {
 	service.Policies = s.policies()
 	service.Tracer = first(s, func(a *addition) ratelimit.Tracer { return a.tracer })
@@ -54,7 +54,7 @@ func (s *server) complete(service *ratelimit.Config) {
 	}
 }
 
-// prepareAdditions does what takes time at the start.
+// prepareAdditions prepares them, one after another.
 func (s *server) prepareAdditions(ctx context.Context) error {
 	for _, a := range s.additions {
 		if a.prepare != nil {
@@ -75,12 +75,12 @@ func (s *server) closeAdditions() {
 	}
 }
 
-// policies are those in force, or nil.
+// policies returns the policies of the addition that has some, or nil.
 func (s *server) policies() *policies.Set {
 	return first(s, func(a *addition) *policies.Set { return a.policies })
 }
 
-// first returns what the first addition has that has it.
+// first returns the first value of additions that is not zero.
 func first[T comparable](s *server, get func(*addition) T) (none T) {
 	for _, a := range s.additions {
 		if v := get(a); v != none {

@@ -41,7 +41,7 @@ func (s *server) openGuard() (err error) {
 	return nil
 }
 
-// adminPaths are the handlers of what begins with /admin/, by what the path has then; "" has the other paths.
+// adminPaths has the handlers of /admin/, by the next segment of the path; "" has that of all others.
 type adminPaths map[string]http.Handler
 
 // changeDocument describes the paths about changes of rules.
@@ -49,7 +49,7 @@ type adminPaths map[string]http.Handler
 //go:embed change.openapi.json
 var changeDocument []byte
 
-// newAdminPaths puts the handlers of the parts behind the guard.
+// newAdminPaths returns the handlers of all parts, each behind the guard.
 func (s *server) newAdminPaths() (adminPaths, error) {
 	documents := [][]byte{counters.OpenAPI(), changeDocument}
 	paths := adminPaths{}
@@ -75,7 +75,7 @@ func (s *server) newAdminPaths() (adminPaths, error) {
 	return paths, err
 }
 
-// off says what to do for paths that are off.
+// off has the errors of admin paths whose feature is disabled.
 var off = map[string]string{
 	"policies":         "policies are off: run headgate serve with --policies URL",
 	"policies-history": "policies are off: run headgate serve with --policies URL",

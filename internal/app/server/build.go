@@ -9,8 +9,5 @@ import (
 	_ "github.com/headgate-rls/headgate/backends/sqlstore"
 )
 
-// hasStores ends errors about the URL of a store.
-const hasStores = ""
-
 // openers are the additions, in the order in which they are opened: candidates need policies.
 var openers = []opener{openTracing, openSlots, openPolicies, openCapture, openTrial}

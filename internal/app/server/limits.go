@@ -57,7 +57,7 @@ func openLimits(ctx context.Context, s *server) (*limits, error) {
 	}
 	caps, err := stack.Caps(l.conf.Backend)
 	if err != nil {
-		return nil, fmt.Errorf("--backend: %w%s", err, hasStores)
+		return nil, fmt.Errorf("--backend: %w", err)
 	}
 	if conf.Limits.CalendarMonths {
 		month := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 1, Window: units.Month, Calendar: true})
@@ -130,8 +130,7 @@ func (l *limits) stores() []*stack.Stack {
 // newFleet returns the replicas that share a store. People know this one by its host.
 func newFleet(watch *insight.Watch, store *stack.Stack, replica uint32, log *slog.Logger) *fleet.Fleet {
 	name, _ := os.Hostname() // then the replica's number has to do
-	return fleet.New(fleet.Config{Watch: watch, Registry: store.Peers(),
-		Replica: replica, Name: name, Log: log})
+	return fleet.New(fleet.Config{Watch: watch, Registry: store.Peers(), Replica: replica, Name: name, Log: log})
 }
 
 // openRules opens the source of the rules: a control plane, files, or none.

@@ -41,11 +41,10 @@ func served(path string) bool {
 	return false
 }
 
-// demandEncoder panics over a service whose answers would say nothing of limits: whoever makes one for a transport has
-// to give it an encoder.
+// demandEncoder panics if the service has no encoder: its answers would lack limits and metadata.
 func demandEncoder(s *ratelimit.Service) {
 	if !s.Encodes() {
-		panic("transport: the service needs a ratelimit.Config.Encoder: its answers would lack limits and metadata")
+		panic("transport: the service has no Encoder: set ratelimit.Config.Encoder")
 	}
 }
 
