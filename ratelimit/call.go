@@ -80,14 +80,6 @@ func (e *engine) logFailure(req *Request, what string, err error) {
 	}
 }
 
-// traceID is the trace that a request is part of, for the log; "" if that is not known.
-func traceID(req *Request) string {
-	if req.Parent == nil {
-		return ""
-	}
-	return req.Parent.Trace()
-}
-
 // Abandon ends the leases that resp grants, because its caller does not receive
 // it. It does so in the background.
 func (e *engine) Abandon(resp *Response) {

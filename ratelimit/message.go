@@ -27,8 +27,10 @@ type Request struct {
 	// Peer is the identity in the caller's certificate, "" without one. Owners
 	// with the same name and different peers are different owners.
 	Peer string
-	// Parent is the span of the caller; nil if it has none.
+	// Parent is the span of a caller in this process; nil if it has none.
 	Parent Span
+	// TraceParent and TraceState are headers of the call; see MetadataTraceParent.
+	TraceParent, TraceState string
 
 	// InProcess says that the caller is in this process. It gets [Response.Inside],
 	// and keeps its leases itself: no token is made.

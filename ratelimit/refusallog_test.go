@@ -29,12 +29,36 @@ type inTrace string
 
 func (t inTrace) Trace() string { return string(t) }
 
+// TestTraceOfARequest: the log has the trace of a caller in this process, and else that of a well-formed header.
+func TestTraceOfARequest(t *testing.T) {
+	const id, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+	for _, c := range []struct {
+		parent Span
+		header string
+		want   string
+	}{
+		{inTrace("own"), "00-" + id + "-" + span + "-01", "own"},
+		{nil, "00-" + id + "-" + span + "-01", id},
+		{nil, "01-" + id + "-" + span + "-01-what-comes-later", id},
+		{nil, "", ""},
+		{nil, "00-" + id + "-" + span, ""},
+		{nil, "00-" + id[1:] + "-" + span + "-01", ""},
+		{nil, "00-" + id[1:] + "G-" + span + "-01", ""},
+		{nil, "00-" + id + "-" + span[1:] + "-01", ""},
+		{nil, "00-" + strings.Repeat("0", 32) + "-" + span + "-01", ""},
+	} {
+		if got := traceID(&Request{Parent: c.parent, TraceParent: c.header}); got != c.want {
+			t.Errorf("%v %q: the trace %q, want %q", c.parent, c.header, got, c.want)
+		}
+	}
+}
+
 // refuse asks once as a caller who names the request.
 func (h *harness) refuse(entries string) {
 	h.Helper()
 	req := &Request{Domain: "d", Descriptors: []Descriptor{desc(entries)}}
 	req.SetRequestID("req-1")
-	req.Parent = inTrace("4bf92f3577b34da6a3ce929d0e0e4736")
+	req.TraceParent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	resp := new(Response)
 	if h.Decide(context.Background(), []*Request{req}, []*Response{resp}); !resp.OverLimit {
 		h.Errorf("%s: %s", entries, summary(resp))

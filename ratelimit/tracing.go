@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -28,7 +29,8 @@ type Tracer interface {
 
 // Traced is what a [Tracer] knows of a call. All is known of it then: nothing of a span is on the way of a decision.
 type Traced struct {
-	Caller                   Span // nil if there is none
+	Caller                   Span   // nil if there is none
+	TraceParent, TraceState  string // the headers, which may be malformed
 	InProcess                bool
 	Began, Planned, Answered time.Time // the last two are when the store was asked, and had answered
 
@@ -49,13 +51,29 @@ type Traced struct {
 // headers if nobody wants them.
 func (s *Service) Traced() bool { return s.conf.Tracer != nil }
 
+// traceID returns the ID of the trace that a request belongs to, for the log; "" if it is not known.
+func traceID(req *Request) string {
+	if req.Parent != nil {
+		return req.Parent.Trace()
+	}
+	parts := strings.SplitN(req.TraceParent, "-", 4) // version, trace, span, flags: W3C Trace Context
+	if len(parts) < 4 || !isHex(parts[0], 2) || !isHex(parts[1], 32) || !isHex(parts[2], 16) ||
+		strings.Trim(parts[1], "0") == "" {
+		return ""
+	}
+	return strings.Clone(parts[1])
+}
+
+func isHex(s string, n int) bool { return len(s) == n && strings.Trim(s, "0123456789abcdef") == "" }
+
 // times are when a slice of calls was begun, when its ops were known, and when the backend had
 // answered.
 type times struct{ began, planned, answered time.Time }
 
 // traceCall hands a call to the tracer.
 func traceCall(b *Batch, c *Call) {
-	t := Traced{Caller: c.Request.Parent, InProcess: c.Request.InProcess, Began: b.times.began, Planned: b.times.planned,
+	t := Traced{Caller: c.Request.Parent, TraceParent: c.Request.TraceParent,
+		TraceState: c.Request.TraceState, InProcess: c.Request.InProcess, Began: b.times.began, Planned: b.times.planned,
 		Answered: b.times.answered, Backend: b.engine.conf.Caps.Name, Slice: len(b.takes), Domain: c.Request.Domain,
 		Descriptors: len(c.Request.Descriptors), Result: c.Response.Result().String(), Degraded: c.Response.Degraded}
 	if c.takeIndex >= 0 {

@@ -29,31 +29,27 @@ type parent struct{ trace.SpanContext }
 
 func (p *parent) Trace() string { return p.TraceID().String() }
 
-// parentIn returns the span in a context; nil if it has none.
-func parentIn(ctx context.Context) ratelimit.Span {
+// Caller returns the span in a context; nil if it has none.
+func (t Tracer) Caller(ctx context.Context) ratelimit.Span {
 	if caller := trace.SpanContextFromContext(ctx); caller.IsValid() {
 		return &parent{caller}
 	}
 	return nil
 }
 
-// Caller returns the span in a context; nil if it has none.
-func (t Tracer) Caller(ctx context.Context) ratelimit.Span { return parentIn(ctx) }
-
 // maxHeader bounds each trace header, in bytes.
 const maxHeader = 256
 
-// FromHeaders returns the span that the headers traceparent and tracestate name; nil if they name none. It leaves out
-// headers that are too long or malformed: they may come from a client's own client, and must not fail a call.
-func FromHeaders(traceParent, state string) ratelimit.Span {
+// withParent returns a context with the span that the headers traceparent and tracestate name, or none. It ignores
+// headers that are too long or malformed: they may come from a client's own client.
+func withParent(ctx context.Context, traceParent, state string) context.Context {
 	if traceParent == "" || len(traceParent) > maxHeader {
-		return nil
+		return ctx
 	}
 	if len(state) > maxHeader {
 		state = ""
 	}
-	return parentIn(propagation.TraceContext{}.Extract(context.Background(),
-		headers{strings.Clone(traceParent), strings.Clone(state)}))
+	return propagation.TraceContext{}.Extract(ctx, headers{strings.Clone(traceParent), strings.Clone(state)})
 }
 
 // headers are the values of both trace headers.
@@ -81,6 +77,8 @@ func (t Tracer) Trace(c ratelimit.Traced) {
 	}
 	if p, ok := c.Caller.(*parent); ok {
 		ctx = trace.ContextWithSpanContext(ctx, p.SpanContext)
+	} else {
+		ctx = withParent(ctx, c.TraceParent, c.TraceState)
 	}
 	ctx, span := t.tracer.Start(ctx, decisionSpan, trace.WithSpanKind(kind), trace.WithTimestamp(c.Began))
 	if !span.IsRecording() {

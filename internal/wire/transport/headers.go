@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/headgate-rls/headgate/ratelimit"
-	"github.com/headgate-rls/headgate/tracing"
 )
 
 // headerNames are the request headers that a service wants to see, in the order in which setHeaders takes their
@@ -24,7 +23,7 @@ func setHeaders(req *ratelimit.Request, values []string) {
 		req.SetRequestID(values[3])
 	}
 	if len(values) >= 6 {
-		req.Parent = tracing.FromHeaders(values[4], values[5])
+		req.TraceParent, req.TraceState = values[4], values[5]
 	}
 }
 
