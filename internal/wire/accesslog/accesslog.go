@@ -1,7 +1,6 @@
 package accesslog
 
 import (
-	als "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -18,15 +17,16 @@ func Register(srv grpc.ServiceRegistrar, s Leases, conf Config) {
 	srv.RegisterService(&serviceDesc, newServer(s, conf))
 }
 
+// serviceDesc describes envoy.service.accesslog.v3.AccessLogService. Its generated code brings the types of all logs.
 var serviceDesc = grpc.ServiceDesc{
-	ServiceName: als.AccessLogService_ServiceDesc.ServiceName,
+	ServiceName: "envoy.service.accesslog.v3.AccessLogService",
 	HandlerType: (*streamServer)(nil),
 	Streams: []grpc.StreamDesc{{
-		StreamName:    als.AccessLogService_ServiceDesc.Streams[0].StreamName,
+		StreamName:    "StreamAccessLogs",
 		ClientStreams: true,
 		Handler:       func(s any, stream grpc.ServerStream) error { return s.(streamServer).streamAccessLogs(stream) },
 	}},
-	Metadata: als.AccessLogService_ServiceDesc.Metadata,
+	Metadata: "envoy/service/accesslog/v3/als.proto",
 }
 
 type streamServer interface {

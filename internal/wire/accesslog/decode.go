@@ -4,8 +4,6 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	accesslogpb "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
-
 	"github.com/headgate-rls/headgate/internal/kit/protofields"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
@@ -39,6 +37,13 @@ const (
 	fieldStructFields = 1
 
 	fieldValueString = 3
+)
+
+// Values of AccessLogType in envoy/data/accesslog/v3/accesslog.proto.
+const (
+	typeNotSet             = 0
+	typeDownstreamPeriodic = 5
+	typeDownstreamEnd      = 6
 )
 
 // Changes are what one or more messages ask for.
@@ -165,7 +170,7 @@ const tokenOverhead = 32
 // common is what is of interest in an entry's common properties.
 type common struct {
 	metadata     []byte
-	kind         accesslogpb.AccessLogType
+	kind         int32
 	intermediate bool
 }
 
@@ -179,7 +184,7 @@ func (p *common) read(properties []byte) bool {
 		case c.IsNumber(fieldCommonIntermediate):
 			p.intermediate = c.Number != 0
 		case c.IsNumber(fieldCommonType):
-			p.kind = accesslogpb.AccessLogType(c.Number)
+			p.kind = int32(c.Number) // as generated code truncates it
 		}
 	}
 	return !c.Malformed
@@ -189,11 +194,11 @@ func (p *common) read(properties []byte) bool {
 // marks intermediate entries by the flag alone.
 func (p *common) event() leases.LogEvent {
 	switch {
-	case p.kind == accesslogpb.AccessLogType_DownstreamEnd:
+	case p.kind == typeDownstreamEnd:
 		return leases.EntryReleases
-	case p.kind == accesslogpb.AccessLogType_DownstreamPeriodic || p.intermediate:
+	case p.kind == typeDownstreamPeriodic || p.intermediate:
 		return leases.EntryRenews
-	case p.kind == accesslogpb.AccessLogType_NotSet:
+	case p.kind == typeNotSet:
 		return leases.EntryReleases
 	}
 	return leases.EntryIgnored

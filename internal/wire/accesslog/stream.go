@@ -6,7 +6,6 @@ import (
 	"io"
 	"time"
 
-	als "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -116,7 +115,7 @@ func (r *reader) run() error {
 // finish answers a stream that the client has closed.
 func (r *reader) finish() error {
 	if errors.Is(r.err, io.EOF) {
-		return r.stream.SendMsg(new(als.StreamAccessLogsResponse))
+		return r.stream.SendMsg(new(emptypb.Empty)) // as StreamAccessLogsResponse is
 	}
 	return r.err
 }
