@@ -111,9 +111,6 @@ func (l *Limiter) open(ctx context.Context, opt *Options, conf ratelimit.Config,
 	if l.service, err = ratelimit.New(conf, set); err != nil {
 		return errors.Join(fmt.Errorf("headgate: %w", err), l.store.Close(), l.closePolicies())
 	}
-	if conf.Policies != nil {
-		conf.Policies.OnChange = l.service.NotePolicies
-	}
 	if err := l.publish(opt.Metrics); err != nil {
 		return errors.Join(err, l.closeStore())
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +27,6 @@ type engine struct {
 	unknown   minutely // domains in the log
 	unmatched minutely // shapes in the log
 	coverage  *Coverage
-	reloads   reloads
 	known     atomic.Pointer[costTable] // see costs
 }
 
@@ -79,6 +79,21 @@ func (e *engine) logFailure(req *Request, what string, err error) {
 			"request_id", req.RequestID, "trace_id", traceID(req), "suppressed", skipped)
 	}
 }
+
+// traceID returns the ID of the trace that a request belongs to, for the log; "" if it is not known.
+func traceID(req *Request) string {
+	if req.Parent != nil {
+		return req.Parent.Trace()
+	}
+	parts := strings.SplitN(req.TraceParent, "-", 4) // version, trace, span, flags: W3C Trace Context
+	if len(parts) < 4 || !isHex(parts[0], 2) || !isHex(parts[1], 32) || !isHex(parts[2], 16) ||
+		strings.Trim(parts[1], "0") == "" {
+		return ""
+	}
+	return strings.Clone(parts[1])
+}
+
+func isHex(s string, n int) bool { return len(s) == n && strings.Trim(s, "0123456789abcdef") == "" }
 
 // Abandon ends the leases that resp grants, because its caller does not receive
 // it. It does so in the background.

@@ -45,6 +45,8 @@ type Config struct {
 	Hits HitMetrics
 	// Tracer makes spans of calls; nil: there are none.
 	Tracer Tracer
+	// RulesChanged is called when rules with differences are put in force, with at most 20 lines; nil: nobody is told.
+	RulesChanged func(changes []string)
 	// Sinks read all decisions, after the readers of this package.
 	Sinks []Sink
 	// Taps see all requests that are decided.

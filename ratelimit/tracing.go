@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"context"
-	"strings"
 	"time"
 )
 
@@ -50,21 +49,6 @@ type Traced struct {
 // Traced reports whether spans are made of calls, so that transports need not read trace
 // headers if nobody wants them.
 func (s *Service) Traced() bool { return s.conf.Tracer != nil }
-
-// traceID returns the ID of the trace that a request belongs to, for the log; "" if it is not known.
-func traceID(req *Request) string {
-	if req.Parent != nil {
-		return req.Parent.Trace()
-	}
-	parts := strings.SplitN(req.TraceParent, "-", 4) // version, trace, span, flags: W3C Trace Context
-	if len(parts) < 4 || !isHex(parts[0], 2) || !isHex(parts[1], 32) || !isHex(parts[2], 16) ||
-		strings.Trim(parts[1], "0") == "" {
-		return ""
-	}
-	return strings.Clone(parts[1])
-}
-
-func isHex(s string, n int) bool { return len(s) == n && strings.Trim(s, "0123456789abcdef") == "" }
 
 // times are when a slice of calls was begun, when its ops were known, and when the backend had
 // answered.

@@ -48,7 +48,7 @@ type Fleet struct {
 	pace    pace
 
 	mu     sync.Mutex
-	others []row // without this replica's
+	others []*row // without this replica's
 	readAt time.Time
 	err    error
 }
@@ -90,9 +90,9 @@ func (f *Fleet) all(ctx context.Context, by By, minutes int) Top {
 	}
 	others, err := f.read(ctx)
 	t.Err = err
-	for i := range others {
-		t.see(&others[i])
-		for _, k := range others[i].keys(by) {
+	for _, r := range others {
+		t.see(r)
+		for _, k := range r.keys(by) {
 			id := [2]string{k.Rule, k.Name}
 			if there := merged[id]; there != nil {
 				there.add(&k, by)
@@ -147,7 +147,7 @@ func (f *Fleet) Find(ctx context.Context, by By, minutes int, is func(name strin
 }
 
 // read returns the rows of other replicas, as they were a second ago or later.
-func (f *Fleet) read(ctx context.Context) ([]row, error) {
+func (f *Fleet) read(ctx context.Context) ([]*row, error) {
 	if f.conf.Registry == nil {
 		return nil, nil
 	}
@@ -163,10 +163,10 @@ func (f *Fleet) read(ctx context.Context) ([]row, error) {
 	mine := replicaID(f.conf.Replica)
 	for _, r := range rows {
 		if decoded, ok := decode(r); ok && decoded.replica != mine {
-			f.others = append(f.others, decoded)
+			f.others = append(f.others, &decoded)
 		}
 	}
-	slices.SortFunc(f.others, func(a, b row) int { return strings.Compare(a.replica, b.replica) })
+	slices.SortFunc(f.others, func(a, b *row) int { return strings.Compare(a.replica, b.replica) })
 	return f.others, f.err
 }
 

@@ -64,7 +64,7 @@ type partAnswer struct {
 func (h *Handlers) rulesDetail() string {
 	set := h.Service.Rules()
 	text := spell.Count(len(set.Rules()), "rule") + " in " + spell.Count(len(set.Domains()), "domain")
-	for _, r := range h.Service.Reloads() {
+	for _, r := range h.Watch.Reloads() {
 		if r.Source == "rules" {
 			return text + ", changed " + time.Since(r.At).Round(time.Second).String() + " ago"
 		}

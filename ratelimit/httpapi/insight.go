@@ -57,7 +57,7 @@ type reloadAnswer struct {
 
 func (h *Handlers) reloads(w http.ResponseWriter, _ *http.Request, _ web.Params) error {
 	answer := reloadsAnswer{Reloads: []reloadAnswer{}}
-	for _, r := range h.Service.Reloads() {
+	for _, r := range h.Watch.Reloads() {
 		answer.Reloads = append(answer.Reloads, reloadAnswer{r.At.UTC(), r.Source, r.Changes})
 	}
 	web.JSON(w, http.StatusOK, answer)

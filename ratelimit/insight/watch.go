@@ -23,8 +23,8 @@ const (
 // nearPart is how much of a limit must be left for a key to count as near it: a part in nearPart.
 const nearPart = 4
 
-// A Watch keeps how many requests there are, who is refused, who is near a limit, and the last refusals. It may be used
-// concurrently, and goes into [ratelimit.Config].Sinks.
+// A Watch keeps how many requests there are, who is refused, who is near a limit, the last refusals, and the last
+// reloads. It may be used concurrently, and goes into [ratelimit.Config].Sinks.
 type Watch struct {
 	Traffic Traffic
 
@@ -37,6 +37,8 @@ type Watch struct {
 	mu   sync.Mutex
 	ring []Refusal // up to numRefusals, and then in a circle
 	next int       // the oldest
+
+	reloads []Reload // the oldest first
 }
 
 // NewWatch returns a watch that has seen nothing.

@@ -184,3 +184,29 @@ func TestWatchIsSmall(t *testing.T) {
 	runtime.KeepAlive(w)
 	runtime.KeepAlive(c)
 }
+
+// TestReloadsAreKept: the last ones, the newest first, in at most 128 KiB.
+func TestReloadsAreKept(t *testing.T) {
+	w := NewWatch()
+	changes := make([]string, 20)
+	for i := range changes {
+		changes[i] = strings.Repeat("x", 200)
+	}
+	for range 3 * maxReloads {
+		w.RulesChanged(changes)
+	}
+	w.PoliciesChanged([]string{"last"})
+	list, size := w.Reloads(), 0
+	for _, r := range list {
+		for _, line := range r.Changes {
+			size += len(line) + 16
+		}
+	}
+	if size > 128<<10 || len(list) != maxReloads {
+		t.Errorf("%d reloads take %d bytes", len(list), size)
+	}
+	if r := list[0]; r.Source != "policies" || r.Changes[0] != "last" || time.Since(r.At) > time.Minute ||
+		list[1].Source != "rules" {
+		t.Errorf("the newest are %v and %v", r, list[1])
+	}
+}

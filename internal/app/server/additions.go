@@ -19,7 +19,7 @@ type addition struct {
 	policies    *policies.Set           // that replace limits of rules
 	tap         ratelimit.Tap           // reads decisions
 	tracer      ratelimit.Tracer
-	serves      func(*ratelimit.Service)    // is called when the limits are open
+	serves      func(*limits)               // is called when they are open
 	prepare     func(context.Context) error // is called at the start, after the limits are prepared
 	part        func() web.Part             // reports readiness
 	run         func(context.Context)       // runs until ctx ends

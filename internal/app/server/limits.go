@@ -74,7 +74,7 @@ func openLimits(ctx context.Context, s *server) (*limits, error) {
 	}
 	service := l.serviceConfig()
 	service.Metrics, service.Hits, service.Panics = metrics.decisions, metrics.hits(), panics
-	service.Sinks = []ratelimit.Sink{l.watch}
+	service.Sinks, service.RulesChanged = []ratelimit.Sink{l.watch}, l.watch.RulesChanged
 	s.complete(&service)
 	if l.service, err = ratelimit.New(service, l.rules.begin()); err != nil {
 		l.closeStore()
@@ -86,7 +86,7 @@ func openLimits(ctx context.Context, s *server) (*limits, error) {
 	metrics.Add(l.fleet.Rows()...)
 	for _, a := range s.additions {
 		if a.serves != nil {
-			a.serves(l.service)
+			a.serves(l)
 		}
 	}
 	l.warnOfPolicies(l.rules.begin())

@@ -16,7 +16,6 @@ import (
 	"github.com/headgate-rls/headgate/policies/httpapi"
 	"github.com/headgate-rls/headgate/policies/sqlstore"
 	"github.com/headgate-rls/headgate/policies/table"
-	"github.com/headgate-rls/headgate/ratelimit"
 )
 
 // A policyService is the part of the server that follows the policies in a database.
@@ -66,8 +65,8 @@ func openPolicies(ctx context.Context, s *server) (*addition, error) {
 	return &addition{name: "policies", where: store.Address(), policies: p.Set, part: p.part, run: p.Run, close: p.close,
 		admin:    map[string]http.Handler{"policies": handlers, "policies-history": handlers},
 		document: httpapi.OpenAPI(), page: httpapi.Page(),
-		serves: func(service *ratelimit.Service) {
-			handlers.Used, p.Set.OnChange = service.UsesPolicy, service.NotePolicies
+		serves: func(l *limits) {
+			handlers.Used, p.Set.OnChange = l.service.UsesPolicy, l.watch.PoliciesChanged
 		}}, nil
 }
 
