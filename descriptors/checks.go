@@ -100,22 +100,24 @@ func (s *spot) answer(content string, headers []Header) []Header {
 	var out []Header
 	for _, h := range headers {
 		field, name := "header "+h.Name, strings.ToLower(h.Name)
+		at, twice := slices.BinarySearchFunc(out, name, byName)
 		switch err := checkHeaderName(name); {
 		case err != nil:
 			s.errorf(field, "header %q %v", spell.Short(h.Name), err)
-		case slices.ContainsFunc(out, func(o Header) bool { return o.Name == name }):
+		case twice:
 			s.errorf(field, "header %q is given twice; header names are the same in upper and lower case", name)
 		case !s.text(field, "header "+name, h.Value, maxHeaderValue):
 		case strings.TrimSpace(h.Value) != h.Value || strings.ContainsFunc(h.Value,
 			func(c rune) bool { return c < ' ' || c == 0x7f }):
 			s.errorf(field, "the value of header %q must have no control characters, and no space around it", name)
 		default:
-			out = append(out, Header{name, h.Value})
+			out = slices.Insert(out, at, Header{name, h.Value})
 		}
 	}
-	slices.SortFunc(out, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
+
+func byName(h Header, name string) int { return strings.Compare(h.Name, name) }
 
 // metadata checks what goes into the dynamic metadata of answers.
 func (s *spot) metadata(m map[string]any) {

@@ -124,7 +124,7 @@ image() {
 
 go -C tools/sbom build -o "$work/sbom" .
 programs headgate "$PLATFORMS" "" ./cmd/headgate
-programs headgate-rlsonly "$PLATFORMS" rlsonly,grpcnotrace ./cmd/headgate
+programs headgate-rlsonly "$PLATFORMS" rlsonly,grpcnotrace,nethttpomithttp2 ./cmd/headgate
 programs notify "$PLATFORMS" "" ./cmd/notify-gateway ./cmd/notify-sender
 oracle
 chart

@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -33,6 +35,14 @@ const probe = "probe"
 type inputError struct{ error }
 
 func (e inputError) Unwrap() error { return e.error }
+
+// wrongInput is an error about the input, unless a file cannot be read.
+func wrongInput(err error) error {
+	if errors.As(err, new(*fs.PathError)) || errors.As(err, new(syscall.Errno)) {
+		return err
+	}
+	return inputError{err}
+}
 
 // A notFoundError is about something that was asked for by its name and does not exist.
 type notFoundError struct{ error }

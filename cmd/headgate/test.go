@@ -1,10 +1,9 @@
+//go:build !rlsonly
+
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -51,12 +50,4 @@ one cannot be read. docs/change.md has the fields of steps.`,
 	format = defineFormats(cmd, ruletest.Formats)
 	cmd.Flags().StringVar(&filter, "run", "", "run only the tests with this `text` in their names")
 	return cmd
-}
-
-// wrongInput is an error about the input, unless a file cannot be read.
-func wrongInput(err error) error {
-	if errors.As(err, new(*fs.PathError)) || errors.As(err, new(syscall.Errno)) {
-		return err
-	}
-	return inputError{err}
 }

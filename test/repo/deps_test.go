@@ -3,6 +3,8 @@ package repo
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // TestLibraryNeedsNoGRPC: who limits in process, or by net/http, does not get gRPC,
@@ -45,10 +49,10 @@ func TestWhoHasTheAWSSDK(t *testing.T) {
 // What a small program gets with the library, beside what it asks for. These figures are bounds: raise
 // none of them, and lower what has become smaller.
 const (
-	smallLines = 24_950    // of our own Go; 1,400 of them keep and settle reservations, for programs that reserve, too
+	smallLines = 24_930    // of our own Go; 1,400 of them keep and settle reservations, for programs that reserve, too
 	smallSize  = 5_400_000 // bytes
 	senderSize = 15_000_000
-	rlsSize    = 22_500_000
+	rlsSize    = 20 << 20
 )
 
 // TestWhatASmallProgramHas: counters in memory bring no driver, no server and no client.
@@ -86,16 +90,16 @@ func TestWhatASmallProgramHas(t *testing.T) {
 }
 
 // rlsTags build the program for the rate-limit service alone. Without the second one grpc-go brings templates of HTML,
-// which keep every exported method of every package in the program.
-const rlsTags = "rlsonly,grpcnotrace"
+// which keep every exported method of every package in the program. With the third one its pages speak HTTP/1.1 only.
+const rlsTags = "rlsonly,grpcnotrace,nethttpomithttp2"
 
 // TestProgramForRateLimitsOnly: with its tags the program has no SQL, no slots and no commands for databases, and
 // settings that ask for what is missing are errors.
 func TestProgramForRateLimitsOnly(t *testing.T) {
 	for _, path := range deps(t, "./cmd/headgate", "-tags="+rlsTags) {
 		for _, unwanted := range []string{
-			"modernc.org/", "github.com/jackc/", "github.com/go-sql-driver/", awsSDK, "go.opentelemetry.io/otel/sdk",
-			"html/template",
+			"modernc.org/", "github.com/jackc/", "github.com/go-sql-driver/", awsSDK,
+			"html/template", "github.com/go-jose/", "go.opentelemetry.io/", "google.golang.org/grpc/reflection",
 			module + "/slots/", module + "/notify", module + "/policies/",
 			module + "/internal/kit/sqldb",
 		} {
@@ -109,8 +113,10 @@ func TestProgramForRateLimitsOnly(t *testing.T) {
 		{"serve --example --slots sqlite:x", "", "--slots: is not in this build (rlsonly)"},
 		{"serve --example", "HEADGATE_POLICIES=sqlite:x", "--policies: is not in this build (rlsonly)"},
 		{"serve --example --backend postgres://h/d", "", "this build (rlsonly) has memory:// and redis:// only"},
+		{"serve --example --admin-jwks https://idp/keys", "", "--admin-jwks: is not in this build (rlsonly)"},
 		{"serve --example --candidate x", "", "--candidate: is not in this build (rlsonly)"},
-		{"check --backend mysql://h/d ../../examples/envoy/rules.yaml", "", "this build (rlsonly) has memory:// and redis:// only"},
+		{"check --backend mysql://h/d ../../examples/envoy/rules.yaml", "",
+			"this build (rlsonly) has memory:// and redis:// only"},
 		{"serve --example --grpc-tls-cert x --grpc-tls-key x", "OTEL_TRACES_EXPORTER=Otpl",
 			"OTEL_TRACES_EXPORTER has no effect: this build (rlsonly) sends no traces"},
 		{"serve --example --grpc-tls-cert x --grpc-tls-key x", "OTEL_TRACES_EXPORTER=otlp",
@@ -123,6 +129,36 @@ func TestProgramForRateLimitsOnly(t *testing.T) {
 		cmd.Env = append(os.Environ(), c.env)
 		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), c.want) {
 			t.Errorf("%s %s: %v %s, want %q", c.env, c.args, err, out, c.want)
+		}
+	}
+}
+
+// TestHTTPOfTheProgramForRateLimitsOnly: its pages and its commands work with programs that would rather speak HTTP/2.
+func TestHTTPOfTheProgramForRateLimitsOnly(t *testing.T) {
+	certs := testenv.TestCerts(t)
+	pair := certs.Issue(t, "server")
+	small := build(t, "./cmd/headgate", rlsSize, "-tags="+rlsTags)
+	const token = "0123456789abcdef0123456789abcdef"
+	t.Setenv("HEADGATE_ADMIN_TOKEN", token) // of the command
+	for name, server := range map[string]string{"small": small, "full": build(t, "./cmd/headgate", 1<<30)} {
+		address := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
+		testenv.ServeHeadgate(t, server, "--example", "--admin", address, "--admin-token", token,
+			"--admin-tls-cert", pair.CertFile, "--admin-tls-key", pair.KeyFile)
+		client := http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true,
+			TLSClientConfig: certs.ClientTLS(t)}}
+		defer client.CloseIdleConnections()
+		resp, err := client.Get("https://" + address + "/admin/status")
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		_ = resp.Body.Close()
+		if want := map[string]int{"small": 1, "full": 2}[name]; resp.ProtoMajor != want || resp.StatusCode != 401 {
+			t.Errorf("%s: %s by %s, want HTTP/%d", name, resp.Status, resp.Proto, want)
+		}
+		out, err := exec.CommandContext(t.Context(), small, "status", "--addr", "https://"+address, "--tls-ca",
+			certs.CAFile).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "rules") {
+			t.Errorf("%s: status of it: %v\n%s", name, err, out)
 		}
 	}
 }

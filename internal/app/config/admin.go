@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/kit/jwks"
 	"github.com/headgate-rls/headgate/internal/kit/settings"
 )
 
@@ -96,12 +95,6 @@ func (c *Admin) addToken(name, value string) error {
 func (c *Admin) settings() []settings.Setting {
 	hasListener := func() bool { return c.Address != "" }
 	hasCert := func() bool { return c.TLSCert != "" }
-	leeway := func(d time.Duration) error {
-		if d > 5*time.Minute {
-			return fmt.Errorf("%v is not between 0 and 5m", d)
-		}
-		return nil
-	}
 	networks := func(list []string) error {
 		for _, n := range list {
 			if _, err := prefix(n); err != nil {
@@ -110,7 +103,6 @@ func (c *Admin) settings() []settings.Setting {
 		}
 		return nil
 	}
-	jwt := func() bool { return (c.JWKS != "") == (c.Issuer != "") && (c.JWKS != "") == (c.Audience != "") }
 	return []settings.Setting{
 		settings.Row("admin", &c.Address, "",
 			"`address` of the admin paths; empty: the --http address serves them", settings.Listens),
@@ -124,19 +116,6 @@ func (c *Admin) settings() []settings.Setting {
 		settings.Row("admin-keys", &c.Keys, "plain",
 			"how answers of the admin API name keys of counters, which may have personal values: plain, or hashed, as "+
 				"logs do by --log-keys", settings.OneOf(HashedKeys, "plain")),
-		settings.Row("admin-jwks", &c.JWKS, "",
-			"`file or https URL` with the public keys (JWKS) of JWTs that do in the place of a token, signed by "+
-				"RS256, ES256 or EdDSA",
-			settings.Want(jwt, "needs --admin-jwt-issuer and --admin-jwt-audience, and the other way round"),
-			settings.Check(jwksSource)),
-		settings.Row("admin-jwt-issuer", &c.Issuer, "",
-			"`issuer` (iss) that such JWTs must have",
-			settings.Want(jwt, "needs --admin-jwks and --admin-jwt-audience")),
-		settings.Row("admin-jwt-audience", &c.Audience, "",
-			"`audience` (aud) that such JWTs must have",
-			settings.Want(jwt, "needs --admin-jwks and --admin-jwt-issuer")),
-		settings.Row("admin-jwt-leeway", &c.Leeway, 30*time.Second,
-			"how much the clocks of issuers may differ", settings.Check(leeway)),
 		settings.Row("admin-tls-cert", &c.TLSCert, "",
 			"certificate chain `file` of the --admin address; reloaded when it changes",
 			settings.Pair(&c.TLSCert, &c.TLSKey, "--admin-tls-key"),
@@ -148,10 +127,36 @@ func (c *Admin) settings() []settings.Setting {
 	}
 }
 
+// jwtSettings returns the rows of the table for JWTs.
+func (c *Admin) jwtSettings() []settings.Setting {
+	complete := func() bool { return (c.JWKS != "") == (c.Issuer != "") && (c.JWKS != "") == (c.Audience != "") }
+	leeway := func(d time.Duration) error {
+		if d > 5*time.Minute {
+			return fmt.Errorf("%v is not between 0 and 5m", d)
+		}
+		return nil
+	}
+	return []settings.Setting{
+		settings.Row("admin-jwks", &c.JWKS, "",
+			"`file or https URL` with the public keys (JWKS) of JWTs that do in the place of a token, signed by "+
+				"RS256, ES256 or EdDSA",
+			settings.Want(complete, "needs --admin-jwt-issuer and --admin-jwt-audience, and the other way round"),
+			settings.Check(jwksSource)),
+		settings.Row("admin-jwt-issuer", &c.Issuer, "",
+			"`issuer` (iss) that such JWTs must have",
+			settings.Want(complete, "needs --admin-jwks and --admin-jwt-audience")),
+		settings.Row("admin-jwt-audience", &c.Audience, "",
+			"`audience` (aud) that such JWTs must have",
+			settings.Want(complete, "needs --admin-jwks and --admin-jwt-issuer")),
+		settings.Row("admin-jwt-leeway", &c.Leeway, 30*time.Second,
+			"how much the clocks of issuers may differ", settings.Check(leeway)),
+	}
+}
+
 // jwksSource refuses URLs that keys must not come from.
 func jwksSource(v string) error {
 	if strings.Contains(v, "://") {
-		return jwks.CheckURL(v)
+		return settings.KeysURL(v)
 	}
 	return nil
 }

@@ -160,7 +160,7 @@ func (c *Config) table() []settings.Setting {
 		settings.Group("Connections and the end", c.connectionSettings()),
 		settings.Group("Policies", built(c.Policies.settings())),
 		settings.Group("Slots", built(c.Slots.settings(&c.Admin))),
-		settings.Group("Admin API", c.Admin.settings()),
+		settings.Group("Admin API", c.Admin.settings(), built(c.Admin.jwtSettings())),
 		settings.Group("Log", c.Log.Rows(), c.refusalSettings()),
 		settings.Group("Changes of rules", c.captureSettings(), built(c.candidateSettings())))
 }

@@ -1,15 +1,12 @@
 package server
 
 import (
-	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 
 	"github.com/headgate-rls/headgate/internal/app/config"
-	"github.com/headgate-rls/headgate/internal/kit/jwks"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	counters "github.com/headgate-rls/headgate/ratelimit/httpapi"
 )
@@ -21,18 +18,8 @@ func (s *server) openGuard() (err error) {
 	g := web.GuardConfig{Token: c.Token, Named: c.Named, Networks: c.Prefixes(), ClientCertificates: c.ClientCA != "",
 		Refusals: refusals}
 	if c.JWKS != "" {
-		verifier, err := jwks.New(jwks.Config{Source: c.JWKS, Issuer: c.Issuer, Audience: c.Audience,
-			Leeway: c.Leeway, Log: s.log})
-		if err != nil {
+		if g.Verify, err = openVerifier(s); err != nil {
 			return fmt.Errorf("--admin-jwks: %w", err)
-		}
-		s.additions = append(s.additions, &addition{run: verifier.Run})
-		g.Verify = func(ctx context.Context, token string) (string, error) {
-			subject, err := verifier.Verify(ctx, token)
-			if errors.Is(err, jwks.ErrUnavailable) {
-				err = fmt.Errorf("%w: %w", web.ErrUnverified, err)
-			}
-			return subject, err
 		}
 	}
 	if s.guard, err = web.NewGuard(g); err != nil {

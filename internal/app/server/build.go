@@ -9,5 +9,8 @@ import (
 	_ "github.com/headgate-rls/headgate/backends/sqlstore"
 )
 
+// httpProtocols are those of net/http in this build.
+var httpProtocols = []string{"h2", "http/1.1"}
+
 // openers are the additions, in the order in which they are opened: candidates need policies.
 var openers = []opener{openTracing, openSlots, openPolicies, openCapture, openTrial}

@@ -7,11 +7,22 @@ import (
 	"os"
 	"strings"
 
+	"google.golang.org/grpc"
+
 	_ "github.com/headgate-rls/headgate/backends/redis" // the store that this build has beside memory
 )
 
+// httpProtocols are those of net/http in this build, in which nethttpomithttp2 may leave out HTTP/2.
+var httpProtocols = []string{"http/1.1"}
+
 // openers are the additions, in the order in which they are opened.
 var openers = []opener{warnOfTracing, openCapture}
+
+// openVerifier is never called: --admin-jwks is an error in this build.
+func openVerifier(*server) (func(context.Context, string) (string, error), error) { return nil, nil }
+
+// describe does nothing: this build has no reflection.
+func describe(*grpc.Server) {}
 
 // warnOfTracing warns that this build sends no traces if the environment asks for them, also by a misspelt value.
 func warnOfTracing(_ context.Context, s *server) (*addition, error) {

@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -132,7 +131,7 @@ func (f *grpcFront) tlsConfig() (*tls.Config, error) {
 		return nil, err // was checked at start
 	}
 	files := &certFiles{flags: "grpc", cert: f.conf.TLSCert, key: f.conf.TLSKey, clientCA: f.conf.ClientCA,
-		ifGiven: f.conf.ClientAuth == config.IfGiven, clients: clients, log: f.log}
+		protocols: []string{"h2"}, ifGiven: f.conf.ClientAuth == config.IfGiven, clients: clients, log: f.log}
 	f.certs.files = append(f.certs.files, files)
 	return serverTLS(files)
 }
@@ -271,7 +270,7 @@ func (f *grpcFront) grpcEndpoint(name string, l net.Listener, conf *tls.Config, 
 		Timeout: f.conf.BackendTimeout, Log: f.log, Count: f.metrics.logs.Count, Panics: f.panics,
 	})
 	healthpb.RegisterHealthServer(g, f.phase.health)
-	reflection.Register(g)
+	describe(g)
 	return &endpoint{name: name, listener: l, serve: serveGRPC(g), drain: drainGRPC(g), stop: g.Stop}
 }
 

@@ -75,7 +75,8 @@ func (f *httpFronts) open(ctx context.Context) ([]*httpServer, error) {
 	}
 	admin := httpFront{name: "admin", address: f.conf.Admin.Address, handler: f.adminHandler(), write: api}
 	if a := &f.conf.Admin; a.TLSCert != "" {
-		admin.tls = &certFiles{flags: "admin", cert: a.TLSCert, key: a.TLSKey, clientCA: a.ClientCA, log: f.log}
+		admin.tls = &certFiles{flags: "admin", cert: a.TLSCert, key: a.TLSKey, clientCA: a.ClientCA,
+			protocols: httpProtocols, log: f.log}
 	}
 	fronts = append(fronts, admin)
 	var list []*httpServer

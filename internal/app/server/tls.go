@@ -18,6 +18,7 @@ import (
 type certFiles struct {
 	flags               string // what the names of the settings begin with: grpc or admin
 	cert, key, clientCA string
+	protocols           []string       // by ALPN
 	ifGiven             bool           // a client may have no certificate
 	clients             certs.Patterns // which clients with a certificate of clientCA may connect; none: all
 	log                 *slog.Logger
@@ -120,7 +121,7 @@ func (f *certFiles) load() (*certConfig, error) {
 	config := &certConfig{&tls.Config{
 		Certificates: []tls.Certificate{pair},
 		MinVersion:   tls.VersionTLS12,
-		NextProtos:   []string{"h2"},
+		NextProtos:   f.protocols,
 	}, []certs.Validity{valid}}
 	if f.clientCA == "" {
 		return config, nil

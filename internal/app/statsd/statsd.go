@@ -1,9 +1,9 @@
 package statsd
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -99,17 +99,15 @@ func (s *Sender) warn(err error, long int) {
 
 // serialize writes tags as the reference does: in the order of their keys, without what would end a name.
 func serialize(tags []string) string {
-	type tag struct{ key, value string }
-	var list []tag
+	values := map[string]string{}
 	for _, t := range tags {
 		if k, v, _ := strings.Cut(t, ":"); k != "" && v != "" {
-			list = append(list, tag{k, strings.NewReplacer(".", "_", ":", "_", "|", "_").Replace(v)})
+			values[k] = strings.NewReplacer(".", "_", ":", "_", "|", "_").Replace(v)
 		}
 	}
-	slices.SortFunc(list, func(a, b tag) int { return cmp.Compare(a.key, b.key) })
 	var b strings.Builder
-	for _, t := range list {
-		b.WriteString(".__" + t.key + "=" + t.value)
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		b.WriteString(".__" + k + "=" + values[k])
 	}
 	return b.String()
 }

@@ -1,8 +1,10 @@
 package settings
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -37,4 +39,23 @@ func Reachable(address string) bool {
 	host, _, _ := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
 	return host != "localhost" && (ip == nil || !ip.IsLoopback())
+}
+
+// KeysURL refuses URLs from which somebody on the way could bring keys of their own.
+func KeysURL(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "":
+		return errors.New("is no URL of a JWKS")
+	case u.User != nil:
+		return errors.New("must not have a user or a password")
+	case u.Scheme == "https", u.Scheme == "http" && isLocal(u.Hostname()):
+		return nil
+	}
+	return errors.New("must begin with https://; http:// is for this host only")
+}
+
+func isLocal(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -138,6 +138,13 @@ func Needs(ok func() bool, message string) Option {
 	return func(s *Setting) { Want(func() bool { return s.zero() || ok() }, message)(s) }
 }
 
+// Missing returns the setting for a program that lacks its feature. To set it is an error, which says what to do.
+func (s Setting) Missing(why, remedy string) Setting {
+	s.Help, s.checks = why, nil
+	Needs(func() bool { return false }, "is "+why+": "+remedy)(&s)
+	return s
+}
+
 // zero reports whether the value is that of nothing.
 func (s *Setting) zero() bool {
 	switch v := s.Field.(type) {

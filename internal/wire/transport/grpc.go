@@ -3,7 +3,6 @@ package transport
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -16,10 +15,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protodesc"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
-	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/headgate-rls/headgate/internal/wire/messages"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -40,35 +35,8 @@ func Register(srv grpc.ServiceRegistrar, s *ratelimit.Service, observe ratelimit
 		desc.Methods = append(desc.Methods, grpc.MethodDesc{MethodName: m.Name, Handler: m.handle})
 	}
 	for _, desc := range services {
-		desc.Metadata = describe(desc)
 		srv.RegisterService(desc, h)
 	}
-}
-
-// describe returns the file that describes a service, for reflection, by which some gateways find methods. It
-// registers one unless that was done before. Messages are Envoy's.
-func describe(desc *grpc.ServiceDesc) string {
-	name := protoreflect.FullName(desc.ServiceName)
-	if found, err := protoregistry.GlobalFiles.FindDescriptorByName(name); err == nil {
-		return found.ParentFile().Path()
-	}
-	envoy := rls.File_envoy_service_ratelimit_v3_rls_proto
-	message := func(name protoreflect.Name) *string { return proto.String("." + string(envoy.Package().Append(name))) }
-	service := &descriptorpb.ServiceDescriptorProto{Name: proto.String(string(name.Name()))}
-	for _, m := range desc.Methods {
-		service.Method = append(service.Method, &descriptorpb.MethodDescriptorProto{
-			Name: &m.MethodName, InputType: message("RateLimitRequest"), OutputType: message("RateLimitResponse"),
-		})
-	}
-	path := strings.ReplaceAll(string(name.Parent()), ".", "/") + "/service.proto"
-	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
-		Syntax: proto.String("proto3"), Name: &path, Package: proto.String(string(name.Parent())),
-		Dependency: []string{envoy.Path()}, Service: []*descriptorpb.ServiceDescriptorProto{service},
-	}, protoregistry.GlobalFiles)
-	if err != nil || protoregistry.GlobalFiles.RegisterFile(file) != nil {
-		return "" // reflection knows the name only
-	}
-	return path
 }
 
 type grpcServer interface {

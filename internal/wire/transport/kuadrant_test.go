@@ -14,8 +14,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
@@ -153,22 +151,6 @@ func TestKuadrantsReportBeginsNoRequestInFlight(t *testing.T) {
 			t.Errorf("report: %v, want INVALID_ARGUMENT", err)
 		}
 	})
-}
-
-// TestReflectionKnowsKuadrantsService: clients find the methods and their messages by name.
-func TestReflectionKnowsKuadrantsService(t *testing.T) {
-	transport.Register(grpc.NewServer(), newService(t), func(time.Duration, ratelimit.CallResult, int) {})
-	for _, m := range []*transport.Method{transport.ShouldRateLimit, transport.CheckRateLimit, transport.Report} {
-		found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(m.Service + "." + m.Name))
-		if err != nil {
-			t.Errorf("%s: %v", m.Path(), err)
-			continue
-		}
-		if in := found.(protoreflect.MethodDescriptor).Input().FullName(); in !=
-			"envoy.service.ratelimit.v3.RateLimitRequest" {
-			t.Errorf("%s takes a %s", m.Path(), in)
-		}
-	}
 }
 
 // TestTransportsDemandAnEncoder: a service that is made for callers in this process is served to nobody: answers would
