@@ -62,14 +62,25 @@ const maxSecrets = 3
 
 type secret struct {
 	key  [sha256.Size]byte
-	macs sync.Pool
+	macs sync.Pool // of *mac
+}
+
+// A mac makes MACs of one secret.
+type mac struct {
+	hash.Hash
+	sum [sha256.Size]byte
 }
 
 func newSecret(text []byte) *secret {
 	s := &secret{key: sha256.Sum256(append([]byte("headgate lease token\x00"), text...))}
-	s.macs.New = func() any { return hmac.New(sha256.New, s.key[:]) }
+	s.macs.New = func() any { return &mac{Hash: hmac.New(sha256.New, s.key[:])} }
 	return s
 }
+
+// works is the memory in which tokens are made and read. No part of a token stays in it.
+var works = sync.Pool{New: func() any { return &work{body: make([]byte, 0, 512), text: make([]byte, 0, 512)} }}
+
+type work struct{ body, text []byte }
 
 // NewSigner returns a signer with a secret. Replicas that end each other's
 // leases need the same one.
@@ -98,8 +109,9 @@ func (s *Signer) Sign(l *Lease) (string, error) {
 	if n := len(l.Held) + len(l.Reserved); n > MaxHeld {
 		return "", fmt.Errorf("the request has leases under %d limits, at most %d are allowed", n, MaxHeld)
 	}
-	var space [512]byte
-	b := append(space[:0], version)
+	w := works.Get().(*work)
+	defer works.Put(w)
+	b := append(w.body[:0], version)
 	b = binary.BigEndian.AppendUint32(b, l.Replica)
 	b = binary.AppendUvarint(b, uint64(l.Until))
 	b = binary.AppendUvarint(b, uint64(l.Granted))
@@ -117,10 +129,12 @@ func (s *Signer) Sign(l *Lease) (string, error) {
 		b = appendText(b, r.Note)
 	}
 	b = (*s.secrets.Load())[0].appendMAC(b, b)
+	w.body = b
 	if n := base64.RawURLEncoding.EncodedLen(len(b)); n > MaxLen {
 		return "", fmt.Errorf("the lease token has %d characters, at most %d are allowed", n, MaxLen)
 	}
-	return base64.RawURLEncoding.EncodeToString(b), nil
+	w.text = base64.RawURLEncoding.AppendEncode(w.text[:0], b)
+	return string(w.text), nil
 }
 
 // ErrInvalid is the error for a token that no signer with this secret made.
@@ -131,7 +145,11 @@ func (s *Signer) Parse(token string, l *Lease) error {
 	if len(token) > MaxLen {
 		return ErrInvalid
 	}
-	b, err := base64.RawURLEncoding.DecodeString(token)
+	w := works.Get().(*work)
+	defer works.Put(w)
+	w.text = append(w.text[:0], token...)
+	b, err := base64.RawURLEncoding.AppendDecode(w.body[:0], w.text)
+	w.body = b
 	if err != nil || len(b) < 1+4+macLen || b[0] != version {
 		return ErrInvalid
 	}
@@ -171,12 +189,11 @@ func (s *Signer) signed(body, mac []byte) bool {
 }
 
 func (s *secret) appendMAC(dst, body []byte) []byte {
-	h := s.macs.Get().(hash.Hash)
+	h := s.macs.Get().(*mac)
 	defer s.macs.Put(h)
 	h.Reset()
 	h.Write(body)
-	var sum [sha256.Size]byte
-	return append(dst, h.Sum(sum[:0])[:macLen]...)
+	return append(dst, h.Sum(h.sum[:0])[:macLen]...)
 }
 
 // appendHeld appends what leases and reservations have in common.
