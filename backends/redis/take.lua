@@ -1137,46 +1137,43 @@ local journal = nil
 local function lowest(now) return (floor(now / 1000) + 1) * 8 end
 local function low(now) return text(lowest(now)) end
 
--- A view is what the run knows of a key, so that it asks once:
---   now         the instant that it is good for, nil if it must be read again
---   n           how many leases are live
---   latest      the score of the one that expires last, nil if not known
---   untidy      leases that have expired may be there; ends: ends; refusals: refusals
---   sum         the amounts of all leases, nil if not known; summed: it is to be written
---   life        for how long the key must live from since on, 0 if that has not changed
---   holder, lease, gone, stored   what find has returned last
+-- A view is what the run knows of a key, so that it asks once: n, how many leases are live at now; latest, the score of
+-- the one that expires last, nil if not known; sum, the amounts of all leases, nil if not known; whether expired leases
+-- (untidy), ends and refusals may be there; and what find has returned last. all has members and scores, if they are few
+-- and have not changed. life is for how long the key must live from since on, 0 if that has not changed.
 local views = {}
 
 -- view returns that of a key, nil for a key of another type.
 local function view(k, now)
   local v = views[k]
   if v and v.now == now then return v end
-  local key = keys[k]
-  local first = read('ZRANGE', key, '0', '0', 'WITHSCORES')
-  if not first then return nil end
+  local all, least = read('ZRANGE', keys[k], '0', '3', 'WITHSCORES'), lowest(now)
+  if not all then return nil end
   if not v then
-    v = {life = 0}
+    v = {life = 0, fresh = not all[1]}
     views[k] = v
   end
-  v.now, v.n, v.latest, v.untidy, v.ends, v.refusals, v.holder = now, 0, 0, false, false, false, nil
-  if not first[1] then
-    v.sum = v.sum or 0
+  v.now, v.n, v.latest, v.untidy, v.ends, v.refusals, v.holder, v.all = now, 0, 0, false, false, false, nil, all
+  if #all == 8 then
+    local first = tonumber(all[2])
+    v.all, v.untidy, v.ends, v.refusals, v.latest = nil, first < least, first < 0, true, nil
+    v.n = call('ZCOUNT', keys[k], text(least), HI)
     return v
   end
-  local last, others = call('ZREVRANGEBYSCORE', key, '+inf', '-inf', 'WITHSCORES', 'LIMIT', '0', '2'), 0
-  local least, most = tonumber(first[2]), tonumber(last[2])
-  if last[1] == 's' then
-    v.sum = v.sum or most - EXACT
-    others, most = 1, tonumber(last[4]) or 0
-  elseif most < EXACT then
-    v.sum = v.sum or 0
+  local sum = 0
+  for i = 2, #all, 2 do
+    local score = tonumber(all[i])
+    if all[i - 1] == 's' then
+      sum = score - EXACT
+    elseif score >= EXACT then
+      v.refusals = true
+    elseif score >= least then
+      v.n, v.latest = v.n + 1, score
+    else
+      v.untidy, v.ends = true, v.ends or score < 0
+    end
   end
-  v.untidy, v.ends, v.refusals = least < lowest(now), least < 0, most >= EXACT
-  if v.untidy or v.refusals then
-    v.n, v.latest = call('ZCOUNT', key, low(now), HI), nil
-  else
-    v.n, v.latest = call('ZCARD', key) - others, most
-  end
+  v.sum = v.sum or sum
   return v
 end
 
@@ -1216,7 +1213,7 @@ local function set(k, member, score, old)
       v.latest = nil
     end
   end
-  v.holder, v.ends, v.refusals = nil, v.ends or kind == E, v.refusals or kind == R
+  v.holder, v.all, v.ends, v.refusals = nil, nil, v.ends or kind == E, v.refusals or kind == R
   if not score then units = -units end
   if journal then journal[#journal + 1] = {k, member, old, units, not score} end
   add_reserved(k, units)
@@ -1230,7 +1227,7 @@ end
 -- drop takes live leases of these scores away.
 local function drop(k, list)
   local v = views[k]
-  v.n, v.holder = v.n - #list, nil
+  v.n, v.holder, v.all = v.n - #list, nil, nil
   for from = 1, #list, PAGE do
     local names, units = {}, 0
     for i = from, min(from + PAGE - 1, #list) do
@@ -1277,13 +1274,22 @@ local function rollback()
   journal = {}
 end
 
+-- score_of returns the score of a member, nil if it is not there.
+local function score_of(k, member)
+  local all = views[k].all
+  if not all then return tonumber(call('ZSCORE', keys[k], member) or nil) end
+  for i = 1, #all, 2 do
+    if all[i] == member then return tonumber(all[i + 1]) end
+  end
+end
+
 -- find returns the scores of a holder's lease and end; nil for those that are
 -- over.
 local function find(k, holder, now)
-  local key, v = keys[k], view(k, now)
+  local v = view(k, now)
   if v.holder == holder then return v.lease, v.gone, v.stored end
-  local lease = (v.n > 0 or v.untidy) and tonumber(call('ZSCORE', key, 'l' .. holder) or nil) or nil
-  local gone = v.ends and tonumber(call('ZSCORE', key, 'e' .. holder) or nil) or nil
+  local lease = (v.n > 0 or v.untidy) and score_of(k, 'l' .. holder) or nil
+  local gone = v.ends and score_of(k, 'e' .. holder) or nil
   v.stored = lease
   if lease and floor(lease / 8) * 1000 <= now then lease = nil end
   if gone and -gone * 1000 <= now then gone = nil end
@@ -1326,7 +1332,8 @@ end
 -- refusals returns the members for refusals and their numbers, the ones that
 -- are forgotten first coming first, and the sum of those that are not over.
 local function refusals(k, now)
-  if not view(k, now).refusals then return {}, 0 end
+  local v = view(k, now)
+  if not v.refusals then return {}, 0 end
   local r = call('ZRANGEBYSCORE', keys[k], text(EXACT), '+inf', 'WITHSCORES')
   local list, sum = {}, 0
   for i = 1, #r, 2 do
@@ -1336,6 +1343,7 @@ local function refusals(k, now)
       if e[1] > now then sum = sum + e[2] end
     end
   end
+  v.refusals = #list > 0
   table.sort(list, function(a, b) return a[1] < b[1] end)
   return list, sum
 end
@@ -1344,8 +1352,7 @@ local function add_refusals(k, now, l, n)
   local hold, round = input[l + 3], input[l + 4]
   local till = ceil((now + hold) / round) * round
   local member = 'r' .. text(till)
-  local old = call('ZSCORE', keys[k], member)
-  old = old and tonumber(old)
+  local old = score_of(k, member)
   set(k, member, (old or EXACT) + n, old)
   keep(k, till)
 end
@@ -1371,6 +1378,7 @@ local function remember(k, now, l)
   for i = 1, #list do
     if list[i][1] <= now then call('ZREM', keys[k], list[i][3]) end
   end
+  views[k].all = nil
   add_refusals(k, now, l, 1)
 end
 
@@ -1393,7 +1401,7 @@ local function tidy(k, now)
   local v = view(k, now)
   if not v.untidy then return false end
   local r = call('ZRANGEBYSCORE', keys[k], '0', '(' .. low(now), 'LIMIT', '0', text(PAGE))
-  v.untidy, v.holder = #r == PAGE, nil
+  v.untidy, v.holder, v.all = #r == PAGE, nil, nil
   if #r == 0 then return false end
   call('ZREM', keys[k], unpack(r))
   local units = 0
@@ -1411,6 +1419,7 @@ end
 
 local function note_end(k, holder, now, gone)
   call('ZREMRANGEBYSCORE', keys[k], text(-floor(now / 1000)), '(0')
+  views[k].all = nil
   local till = ceil((now + ENDED_LIFE) / 1000)
   set(k, 'e' .. holder, -till, gone)
   if call('ZCOUNT', keys[k], '-inf', '(0') > MAX_ENDED
@@ -1599,12 +1608,12 @@ function m.common(now, n, p, settling)
   local l, k = limits + 6 * input[place + 2], floor(input[place] / 8)
   local cap, units, ending, holder = input[l + 1], parts(input[place + 1])
   local v = view(k, now)
-  if not v or v.untidy or v.refusals or v.n + units >= cap then return false end
+  if not v or v.untidy or v.n + units >= cap or v.refusals and #refusals(k, now) > 0 then return false end
   local member, score, gone = 'l' .. holder, nil, nil
   if holder ~= '' then
     score, gone = find(k, holder, now)
   elseif units == -1 and v.n > 0 and not v.ends then
-    local first = call('ZRANGE', keys[k], '0', '0', 'WITHSCORES')
+    local first = v.all or call('ZRANGE', keys[k], '0', '0', 'WITHSCORES')
     member, score = first[1], tonumber(first[2])
   end
   local till
@@ -1680,7 +1689,7 @@ function m.flush(k)
     call('ZREM', keys[k], 's')
   end
   local ms = ceil((v.life + MARGIN) / 1000)
-  if v.life > 0 and call('PTTL', keys[k]) < ms then call('PEXPIRE', keys[k], text(ms + floor(ms / 8))) end
+  if v.life > 0 and (v.fresh or call('PTTL', keys[k]) < ms) then call('PEXPIRE', keys[k], text(ms + floor(ms / 8))) end
 end
 
 -- repeated says whether an op is an acquire that was granted before.
