@@ -86,8 +86,7 @@ func (s *LeaseSet) acquire(op *Op, now Instant, again bool) (admitted, held bool
 	return true, false
 }
 
-// renew moves the end of op's lease away, and with again counts one more who has it.
-// It returns the score of the lease, which was old.
+// renew moves the end of op's lease away, and with again counts one more who has it. It returns the lease's score.
 func (s *LeaseSet) renew(op *Op, old int64, now Instant, again bool) int64 {
 	n := old % 8
 	if again && n < maxAgain {

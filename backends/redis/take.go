@@ -122,9 +122,7 @@ func (c *call) addOps(k *keys, ops []limit.Op) {
 		if ops[i].Limit.Is(limit.Leased) {
 			leased++
 		}
-		if c.usedBy[key-1] == c.requests || ops[i].Limit.Is(limit.Logged) {
-			simple = false
-		}
+		simple = simple && c.usedBy[key-1] != c.requests && !ops[i].Limit.Is(limit.Logged)
 		c.usedBy[key-1] = c.requests
 		if by := limit.HeldBy(ops, i); by >= 0 {
 			key += heldUnit * c.key(k, &ops[by])

@@ -62,18 +62,12 @@ const maxSecrets = 3
 
 type secret struct {
 	key  [sha256.Size]byte
-	macs sync.Pool // of *mac
-}
-
-// A mac makes MACs of one secret.
-type mac struct {
-	hash.Hash
-	sum [sha256.Size]byte
+	macs sync.Pool
 }
 
 func newSecret(text []byte) *secret {
 	s := &secret{key: sha256.Sum256(append([]byte("headgate lease token\x00"), text...))}
-	s.macs.New = func() any { return &mac{Hash: hmac.New(sha256.New, s.key[:])} }
+	s.macs.New = func() any { return hmac.New(sha256.New, s.key[:]) }
 	return s
 }
 
@@ -129,7 +123,6 @@ func (s *Signer) Sign(l *Lease) (string, error) {
 		b = appendText(b, r.Note)
 	}
 	b = (*s.secrets.Load())[0].appendMAC(b, b)
-	w.body = b
 	if n := base64.RawURLEncoding.EncodedLen(len(b)); n > MaxLen {
 		return "", fmt.Errorf("the lease token has %d characters, at most %d are allowed", n, MaxLen)
 	}
@@ -149,12 +142,11 @@ func (s *Signer) Parse(token string, l *Lease) error {
 	defer works.Put(w)
 	w.text = append(w.text[:0], token...)
 	b, err := base64.RawURLEncoding.AppendDecode(w.body[:0], w.text)
-	w.body = b
 	if err != nil || len(b) < 1+4+macLen || b[0] != version {
 		return ErrInvalid
 	}
 	body, mac := b[:len(b)-macLen], b[len(b)-macLen:]
-	if !s.signed(body, mac) {
+	if !s.signed(body, mac, w.text[:0]) {
 		return ErrInvalid
 	}
 	r := reader{rest: string(body[5:])}
@@ -177,11 +169,10 @@ func (s *Signer) Parse(token string, l *Lease) error {
 	return nil
 }
 
-// signed reports whether one of the secrets made mac.
-func (s *Signer) signed(body, mac []byte) bool {
+// signed reports whether one of the secrets made mac. It needs space.
+func (s *Signer) signed(body, mac, space []byte) bool {
 	for _, secret := range *s.secrets.Load() {
-		var space [macLen]byte
-		if hmac.Equal(mac, secret.appendMAC(space[:0], body)) {
+		if hmac.Equal(mac, secret.appendMAC(space, body)) {
 			return true
 		}
 	}
@@ -189,11 +180,11 @@ func (s *Signer) signed(body, mac []byte) bool {
 }
 
 func (s *secret) appendMAC(dst, body []byte) []byte {
-	h := s.macs.Get().(*mac)
+	h := s.macs.Get().(hash.Hash)
 	defer s.macs.Put(h)
 	h.Reset()
 	h.Write(body)
-	return append(dst, h.Sum(h.sum[:0])[:macLen]...)
+	return h.Sum(dst)[:len(dst)+macLen]
 }
 
 // appendHeld appends what leases and reservations have in common.
