@@ -51,7 +51,7 @@ func (s *LeaseSet) moveTo(now Instant, l *Limit) {
 		}
 	}
 	for _, q := range far {
-		s.set(q.holder, scoreAt(now+Instant(l.window), q.score%8))
+		s.set(q.holder, q.score, scoreAt(now+Instant(l.window), q.score%8))
 	}
 }
 

@@ -32,13 +32,13 @@ func Decide(states []State, req *Request, now Instant, v *Verdict, scratch []Sta
 		}
 		return 0
 	}
-	if Settles(ops) {
-		return decideSettlement(states, ops, now, v)
-	}
 	if len(scratch) < len(ops) {
 		scratch = make([]State, len(ops))
 	}
 	next := scratch[:len(ops)]
+	if Settles(ops) {
+		return decideSettlement(states, ops, now, v, next)
+	}
 	if !anyLeased(ops) {
 		return decideNew(states, req, now, v, next)
 	}

@@ -26,7 +26,7 @@ const (
 type LeaseSet struct {
 	scores map[string]int64 // by holder
 	// queue has every lease, ascending; an entry whose score is not the
-	// holder's any more is stale.
+	// holder's any more is stale. The first and the last are not.
 	queue    []queued
 	stale    int      // an upper bound of the stale entries in queue
 	reserved int64    // the amounts of all leases: see settle.go
@@ -72,9 +72,8 @@ func (s *LeaseSet) get(holder string, now Instant) (int64, bool) {
 	return score, ok && expiry(score) > now
 }
 
-// set gives holder's lease a score; 0 ends it.
-func (s *LeaseSet) set(holder string, score int64) {
-	old := s.scores[holder]
+// set gives holder's lease a score, which was old; 0 ends it.
+func (s *LeaseSet) set(holder string, old, score int64) {
 	if s.journal.open {
 		s.journal.scores = append(s.journal.scores, queued{old, holder})
 	}
@@ -98,7 +97,9 @@ func (s *LeaseSet) put(holder string, old, score int64) {
 	} else {
 		s.remove(holder)
 	}
-	s.trim()
+	if n := len(s.queue); n > 0 && old != 0 && (old == s.queue[0].score || old == s.queue[n-1].score) {
+		s.trim()
+	}
 }
 
 func (s *LeaseSet) remove(holder string) {
@@ -167,8 +168,8 @@ func (s *LeaseSet) first(now Instant) (at, expired int) {
 	return at, expired
 }
 
-// inFlight returns how many leases are live.
-func (s *LeaseSet) inFlight(now Instant) int64 {
+// InFlight returns how many leases are live.
+func (s *LeaseSet) InFlight(now Instant) int64 {
 	if s == nil {
 		return 0
 	}
@@ -197,12 +198,9 @@ func (s *LeaseSet) latest(now Instant) Instant {
 	if s == nil {
 		return 0
 	}
-	for i := len(s.queue) - 1; i >= 0; i-- {
-		if q := s.queue[i]; s.current(q) {
-			if at := expiry(q.score); at > now {
-				return at
-			}
-			break
+	if n := len(s.queue); n > 0 {
+		if at := expiry(s.queue[n-1].score); at > now {
+			return at
 		}
 	}
 	return 0
@@ -210,17 +208,18 @@ func (s *LeaseSet) latest(now Instant) Instant {
 
 // tidy drops what has expired, and stale entries when they are many.
 func (s *LeaseSet) tidy(now Instant) {
-	at, _ := s.first(now)
-	for _, q := range s.queue[:at] {
-		if s.current(q) {
-			s.remove(q.holder)
-		} else {
-			s.stale--
+	if at, _ := s.first(now); at > 0 {
+		for _, q := range s.queue[:at] {
+			if s.current(q) {
+				s.remove(q.holder)
+			} else {
+				s.stale--
+			}
 		}
+		clear(s.queue[:at])
+		s.queue = s.queue[at:]
+		s.trim()
 	}
-	clear(s.queue[:at])
-	s.queue = s.queue[at:]
-	s.trim()
 	if s.stale > len(s.scores)+16 {
 		s.queue = slices.DeleteFunc(s.queue, func(q queued) bool { return !s.current(q) })
 		s.stale = 0

@@ -102,9 +102,9 @@ func (s *State) refillTo(l *Limit, reserved int64, now Instant) {
 }
 
 // decideSettlement answers a settlement.
-func decideSettlement(states []State, ops []Op, now Instant, v *Verdict) (changes Changes) {
+func decideSettlement(states []State, ops []Op, now Instant, v *Verdict, before []State) (changes Changes) {
 	unchanged(states)
-	before := append([]State(nil), states...)
+	copy(before, states)
 	for i := range ops {
 		if s := &states[i]; s.At > now {
 			s.moveTo(now, ops[i].Limit)

@@ -40,7 +40,7 @@ func stepConcurrency(s State, op *Op, now Instant, again bool) (State, Outcome) 
 		out.Admitted = true
 		out.Held = set.giveBack(op, now)
 	case op.Cost == 0 && op.Holder == "":
-		out.Admitted = set.inFlight(now) < op.Limit.capacity
+		out.Admitted = set.InFlight(now) < op.Limit.capacity
 	case op.Cost == 0:
 		out.Held = set.prolong(op, now)
 		out.Admitted, changed = out.Held, out.Held
@@ -71,42 +71,41 @@ func (s *LeaseSet) made() *LeaseSet {
 
 // acquire takes a lease for op, or finds that it is there already.
 func (s *LeaseSet) acquire(op *Op, now Instant, again bool) (admitted, held bool) {
-	if s.renew(op, now, again) {
+	score, live := s.get(op.Holder, now)
+	if live {
+		s.renew(op, score, now, again)
 		return true, true
 	}
 	if s.wasEnded(op.Holder, now) {
 		return false, false
 	}
-	if s.inFlight(now) >= op.Limit.capacity {
+	if s.InFlight(now) >= op.Limit.capacity {
 		return false, false
 	}
-	s.set(strings.Clone(op.Holder), scoreAt(now+Instant(op.Limit.window), 0))
+	s.set(strings.Clone(op.Holder), score, scoreAt(now+Instant(op.Limit.window), 0))
 	return true, false
 }
 
-// renew moves the end of op's lease away, if it is live, and with again counts
-// one more who has it.
-func (s *LeaseSet) renew(op *Op, now Instant, again bool) bool {
-	score, ok := s.get(op.Holder, now)
-	if !ok {
-		return false
-	}
-	n := score % 8
+// renew moves the end of op's lease away, and with again counts one more who has it. It returns the lease's score.
+func (s *LeaseSet) renew(op *Op, old int64, now Instant, again bool) int64 {
+	n := old % 8
 	if again && n < maxAgain {
 		n++
 	}
-	s.set(op.Holder, max(scoreAt(now+Instant(op.Limit.window), n), score/8*8+n))
-	return true
+	score := max(scoreAt(now+Instant(op.Limit.window), n), old/8*8+n)
+	s.set(op.Holder, old, score)
+	return score
 }
 
 // prolong renews a lease whose caller has received it: no attempt ends it any more, and
 // its score no longer says when it was granted.
 func (s *LeaseSet) prolong(op *Op, now Instant) bool {
-	if !s.renew(op, now, false) {
-		return false
+	score, live := s.get(op.Holder, now)
+	if live {
+		score = s.renew(op, score, now, false)
+		s.set(op.Holder, score, score/8*8+maxAgain)
 	}
-	s.set(op.Holder, s.scores[op.Holder]/8*8+maxAgain)
-	return true
+	return live
 }
 
 // giveBack ends what op says, and reports whether there was any.
@@ -120,9 +119,9 @@ func (s *LeaseSet) giveBack(op *Op, now Instant) bool {
 	case !ok:
 		s.end(op.Holder, now)
 	case op.Ending == EndAttempt && score%8 > 0:
-		s.set(op.Holder, score-1)
+		s.set(op.Holder, score, score-1)
 	default:
-		s.set(op.Holder, 0)
+		s.set(op.Holder, score, 0)
 	}
 	return ok
 }
@@ -131,11 +130,11 @@ func (s *LeaseSet) giveBack(op *Op, now Instant) bool {
 // after a refusal, too: remembered refusals are given back first.
 func (s *LeaseSet) giveBackAny(op *Op, now Instant) bool {
 	s.moveRefused(now, op.Limit)
-	n := min(-max(op.Cost, -maxExact), s.remembered(now)+s.inFlight(now))
+	n := min(-max(op.Cost, -maxExact), s.remembered(now)+s.InFlight(now))
 	left := n - s.forgive(now, n)
 	for range left {
 		q := s.nth(now, 0)
-		s.set(q.holder, 0)
+		s.set(q.holder, q.score, 0)
 	}
 	return n > 0
 }
@@ -144,17 +143,17 @@ func (s *LeaseSet) giveBackAny(op *Op, now Instant) bool {
 func (s *LeaseSet) endLate(op *Op, now Instant) bool {
 	at, _ := s.first(now)
 	till := now + Instant(min(-max(op.Cost, -MaxInFlight), MaxInFlight)*1000)
-	var late []string
+	var late []queued
 	for _, q := range s.queue[at:] {
 		if expiry(q.score) > till || len(late) == OwnerSlice {
 			break
 		}
 		if s.current(q) {
-			late = append(late, q.holder)
+			late = append(late, q)
 		}
 	}
-	for _, holder := range late {
-		s.set(holder, 0)
+	for _, q := range late {
+		s.set(q.holder, q.score, 0)
 	}
 	return len(late) > 0
 }
@@ -166,7 +165,7 @@ func (s *LeaseSet) endOwner(owner string, from, now Instant) (any bool, rest Ins
 	at, _ := s.first(now)
 	least := ceilDiv(int64(from), 1000) * 8
 	at += sort.Search(len(s.queue)-at, func(i int) bool { return s.queue[at+i].score >= least })
-	var mine []string
+	var mine []queued
 	seen, last := 0, Instant(0)
 	for _, q := range s.queue[at:] {
 		if !s.current(q) {
@@ -178,11 +177,11 @@ func (s *LeaseSet) endOwner(owner string, from, now Instant) (any bool, rest Ins
 		}
 		seen, last = seen+1, expiry(q.score)
 		if strings.HasPrefix(q.holder, owner) {
-			mine = append(mine, q.holder)
+			mine = append(mine, q)
 		}
 	}
-	for _, holder := range mine {
-		s.set(holder, 0)
+	for _, q := range mine {
+		s.set(q.holder, q.score, 0)
 	}
 	return len(mine) > 0, rest
 }
@@ -190,7 +189,7 @@ func (s *LeaseSet) endOwner(owner string, from, now Instant) (any bool, rest Ins
 // describe fills in what is left after op.
 func (s *LeaseSet) describe(op *Op, now Instant, out *Outcome) {
 	l := op.Limit
-	n := s.inFlight(now)
+	n := s.InFlight(now)
 	out.Remaining, out.InFlight = max(l.capacity-n, 0), n
 	if !out.Admitted || op.Cost == 0 {
 		out.InFlight += s.remembered(now)

@@ -113,6 +113,7 @@ func (c *Call) report(i int) {
 // with a key part in parts, or all if parts is nil.
 func (v *ruleView) corrections(ops []limit.Op, group string, parts []string, cost int64,
 	asOf limit.Instant) []limit.Op {
+	ops = slices.Grow(ops, len(v.limits))
 	for i := range v.limits {
 		lv := &v.limits[i]
 		if lv.reserved && (parts == nil || slices.Contains(parts, lv.keyPart)) {
@@ -243,7 +244,8 @@ func (v *ruleView) countReserved() (n int) {
 // A note says what a reservation has charged, by whatever rules are then in force: the key
 // parts of limits, and the entries of the descriptor.
 func noteOf(parts []string, entries []descriptors.Entry) string {
-	b := limit.AppendPart(nil, strconv.Itoa(len(parts)))
+	var space [256]byte
+	b := limit.AppendPart(space[:0], strconv.Itoa(len(parts)))
 	for _, p := range parts {
 		b = limit.AppendPart(b, p)
 	}

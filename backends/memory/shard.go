@@ -74,17 +74,11 @@ func (s *shard) updateLarge(e *entry, next *limit.State, now limit.Instant) {
 	}
 }
 
-// anyLease asks about leases whatever their limit is.
-var anyLease = limit.Op{
-	Limit: limit.MustNew(limit.Spec{Algorithm: limit.Concurrency, Max: limit.MaxInFlight, Window: limit.MinWindow})}
-
 // count adds to the leases of all shards what has changed under e.
 func (s *shard) count(e *entry, now limit.Instant) {
-	if e.large == nil || e.large.leases == nil {
-		return
+	if e.large != nil && e.large.leases != nil {
+		s.setCount(e.large, e.large.leases.InFlight(now))
 	}
-	_, out := limit.Step(e.state(), &anyLease, now)
-	s.setCount(e.large, limit.MaxInFlight-out.Remaining)
 }
 
 // countRecords adds to the records of all shards what has changed under e, whose

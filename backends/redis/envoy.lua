@@ -199,8 +199,8 @@ end
 local p = 4
 for _ = 1, input[2] do
   local now, shape = input[p], input[p + 1]
-  local kind = shape % 4
-  local n = (shape - kind) / 4
+  local kind = shape % 8
+  local n = (shape - kind) / 8
   if kind == 2 then
     give_back(now, n, p + 2)
     p = p + n

@@ -23,7 +23,8 @@ const (
 	simpleKind = 1
 	refundKind = 2
 	settleKind = 3
-	opsUnit    = 4
+	commonKind = 4 // added to others: one op is about a lease, the others are as in a simple request
+	opsUnit    = 8
 )
 
 // heldUnit is what the key that holds an op back is counted in, in keys.
@@ -115,21 +116,30 @@ func (c *call) setKind(n, kind int) {
 
 // addOps adds the ops of the request begun last, or of a part of it.
 func (c *call) addOps(k *keys, ops []limit.Op) {
+	leased, simple := 0, true
 	for i := range ops {
 		key := c.key(k, &ops[i])
-		if c.usedBy[key-1] == c.requests || ops[i].Limit.Is(limit.Logged|limit.Leased) {
-			c.setKind(len(ops), 0)
+		if ops[i].Limit.Is(limit.Leased) {
+			leased++
 		}
+		simple = simple && c.usedBy[key-1] != c.requests && !ops[i].Limit.Is(limit.Logged)
 		c.usedBy[key-1] = c.requests
 		if by := limit.HeldBy(ops, i); by >= 0 {
 			key += heldUnit * c.key(k, &ops[by])
 		}
 		c.op(&ops[i], key, ops[i].Cost, flagsOf(&ops[i]))
 	}
+	kind := 0
+	if simple && leased == 1 {
+		kind = commonKind
+	}
 	if !limit.Settles(ops) {
+		if leased > 0 || !simple {
+			c.setKind(len(ops), kind)
+		}
 		return
 	}
-	c.setKind(len(ops), settleKind)
+	c.setKind(len(ops), kind+settleKind)
 	for i := range ops {
 		c.blob = appendFloat(c.blob, float64(ops[i].AsOf))
 	}

@@ -8,8 +8,9 @@
 --          simple and all limits fixed windows, or 4 also sliding windows and token
 --          buckets, none of which is charged below zero; 8 the server has said that it
 --          is full, and there is one request), number of requests, number of limits
---          request: instant (negative = this server's clock), shape: 4 * ops
+--          request: instant (negative = this server's clock), shape: 8 * ops
 --                   + 3 settlement or 2 refund or 1 simple
+--                   + 4 one op is about a lease, the others are as in a simple request
 --          op:      8 * key (from 1) + 1 shadow + 2 each, for a bucket that reservations
 --                   hold back + 2^23 * the key of these; cost; limit (from 0)
 --          limit, after all requests: algorithm, capacity, window, two
@@ -65,6 +66,7 @@ local AHEAD = 1000000 -- limit.MinAhead
 local MOST = 4000 -- values that fit on Lua's stack at once
 local PARTS = 64 -- limit.debtRecords
 local SHORT = 600 -- elements of a list that is read as a whole
+local HELD_BACK = 1048576 -- the key that holds an op back is counted in this
 
 -- encode returns the first n numbers of list as doubles.
 local function encode(list, n)
@@ -328,6 +330,30 @@ local function answer(now, ok, remaining, retry, reset, at)
   else
     out[o + 2], out[o + 3], out[o + 4], filled = -1 - reset, retry, at, o + 4
   end
+end
+
+-- due returns what of units is to be charged, or of -units is to be given back that
+-- were charged from one instant till another: nothing of a window that is over.
+local function due(s, now, from, till, units, l)
+  if units >= 0 then return units end
+  if till < from or from <= 0 then return 0 end
+  if input[l] == BUCKET then return units end
+  local at = max(now, min(s[1], EXACT))
+  local start = at - at % input[l + 2]
+  if input[l] == CALENDAR then start = calendar_window(at, l) end
+  if from < start or s[1] ~= start then return 0 end
+  return units
+end
+
+-- held_back returns state s of a bucket, refilled no further than reserved units
+-- allow: see holdBack in limit/settle.go.
+local function held_back(s, now, reserved, l)
+  if reserved <= 0 or s[1] > now or s[3] ~= input[l + 3] and s[3] > 0 then return s end
+  local num, den = input[l + 3], input[l + 4]
+  local full = input[l + 1] * num
+  local most, level = max(full - reserved * num, 0), s[3] > 0 and min(s[2], full) or full
+  if min(level + (now - s[1]) * den, full) <= most then return s end
+  return {now, most, num, s[4], BUCKET, now + ceil((full - most) / den) - since}
 end
 
 -- Limits that take something of a cost without room are rarer than others:
@@ -1082,7 +1108,8 @@ end
 
 end
 
--- Leases of requests in flight: see limit/leases.go, which this mirrors.
+-- Leases of requests in flight: see limit/leases.go, which this mirrors. They are made when the first one is met.
+local leases
 local lease_machine = function()
 
 -- A zset per key, with three kinds of members:
@@ -1099,23 +1126,60 @@ local HALF, MAX_AGAIN, ENDED_LIFE, MAX_ENDED, PAGE, MAX_MOVED = 2097152, 7, 6000
 local OWNER_SLICE = 1024 -- limit.OwnerSlice
 local HI = '(4503599627370496'
 local END_ATTEMPT, END_OWNER, END_KNOWN, END_LATE = 1, 2, 3, 4
+local L, E, R = 108, 101, 114 -- what members begin with
 
-local function text(x) return string.format('%.0f', x) end
+local function text(x) return string.format('%d', x) end -- much faster than Redis writes a double
 
 -- journal has what must be done to take a request's changes back.
-local journal, counts = nil, {}
+local journal = nil
 
--- lowest is the least score of a lease that is live at now, as a bound.
-local function lowest(now) return text((floor(now / 1000) + 1) * 8) end
+-- lowest is the least score of a lease that is live at now, and low the same as a bound.
+local function lowest(now) return (floor(now / 1000) + 1) * 8 end
+local function low(now) return text(lowest(now)) end
 
--- count returns how many leases are live, nil for a key of another type.
+-- A view is what the run knows of a key, so that it asks once: n, how many leases are live at now; latest, the score of
+-- the one that expires last, nil if not known; sum, the amounts of all leases, nil if not known; whether expired leases
+-- (untidy), ends and refusals may be there; and what find has returned last. all has members and scores, if they are few
+-- and have not changed. life is for how long the key must live from since on, 0 if that has not changed.
+local views = {}
+
+-- view returns that of a key, nil for a key of another type.
+local function view(k, now)
+  local v = views[k]
+  if v and v.now == now then return v end
+  local all, least = read('ZRANGE', keys[k], '0', '3', 'WITHSCORES'), lowest(now)
+  if not all then return nil end
+  if not v then
+    v = {life = 0, fresh = not all[1]}
+    views[k] = v
+  end
+  v.now, v.n, v.latest, v.untidy, v.ends, v.refusals, v.holder, v.all = now, 0, 0, false, false, false, nil, all
+  if #all == 8 then
+    local first = tonumber(all[2])
+    v.all, v.untidy, v.ends, v.refusals, v.latest = nil, first < least, first < 0, true, nil
+    v.n = call('ZCOUNT', keys[k], text(least), HI)
+    return v
+  end
+  local sum = 0
+  for i = 2, #all, 2 do
+    local score = tonumber(all[i])
+    if all[i - 1] == 's' then
+      sum = score - EXACT
+    elseif score >= EXACT then
+      v.refusals = true
+    elseif score >= least then
+      v.n, v.latest = v.n + 1, score
+    else
+      v.untidy, v.ends = true, v.ends or score < 0
+    end
+  end
+  v.sum = v.sum or sum
+  return v
+end
+
 local function count(k, now)
-  local c = counts[k]
-  if c and c.now == now then return c.n end
-  local n = read('ZCOUNT', keys[k], lowest(now), HI)
-  if n == nil then return nil end
-  counts[k] = {now = now, n = n}
-  return n
+  local v = view(k, now)
+  return v and v.n
 end
 
 -- amount returns how many units a lease reserves: see limit.Amount.
@@ -1126,24 +1190,30 @@ end
 
 -- reserved returns the amounts of all leases, and add_reserved adds to them.
 local function reserved(k)
-  return tonumber(call('ZSCORE', keys[k], 's') or EXACT) - EXACT
+  local v = views[k]
+  v.sum = v.sum or tonumber(call('ZSCORE', keys[k], 's') or EXACT) - EXACT
+  return v.sum
 end
 
 local function add_reserved(k, units)
   if units == 0 then return end
-  units = reserved(k) + units
-  if units > 0 then
-    call('ZADD', keys[k], text(EXACT + units), 's')
-  else
-    call('ZREM', keys[k], 's')
-  end
+  local v = views[k]
+  v.sum, v.summed = reserved(k) + units, true
 end
 
 -- set gives a member a score, or takes it away if that is nil. old is the one
 -- it has.
 local function set(k, member, score, old)
-  local units = 0
-  if not old ~= not score and string.sub(member, 1, 1) == 'l' then units = amount(member) end
+  local units, v, kind = 0, views[k], string.byte(member)
+  if kind == L then
+    if not old ~= not score then units = amount(member) end
+    if score and v.latest and score >= v.latest then
+      v.latest = score
+    elseif old and old == v.latest then
+      v.latest = nil
+    end
+  end
+  v.holder, v.all, v.ends, v.refusals = nil, nil, v.ends or kind == E, v.refusals or kind == R
   if not score then units = -units end
   if journal then journal[#journal + 1] = {k, member, old, units, not score} end
   add_reserved(k, units)
@@ -1154,28 +1224,27 @@ local function set(k, member, score, old)
   end
 end
 
--- drop takes members of these scores away.
+-- drop takes live leases of these scores away.
 local function drop(k, list)
+  local v = views[k]
+  v.n, v.holder, v.all = v.n - #list, nil, nil
   for from = 1, #list, PAGE do
     local names, units = {}, 0
     for i = from, min(from + PAGE - 1, #list) do
       local n = amount(list[i][1])
       names[#names + 1], units = list[i][1], units - n
+      if list[i][2] == v.latest then v.latest = nil end
       if journal then journal[#journal + 1] = {k, list[i][1], list[i][2], -n, true} end
     end
     call('ZREM', keys[k], unpack(names))
     add_reserved(k, units)
   end
-  counts[k] = nil
 end
 
--- keep makes the key live until an instant, and some time more, so that few
--- calls must move its end.
+-- keep makes the key live until an instant.
 local function keep(k, till)
-  local ms = ceil((till - since + MARGIN) / 1000)
-  if call('PTTL', keys[k]) < ms then
-    call('PEXPIRE', keys[k], text(ms + floor(ms / 8)))
-  end
+  local v = views[k]
+  v.life = max(v.life, till - since)
 end
 
 local function expiry(score) return floor(tonumber(score) / 8) * 1000 end
@@ -1201,30 +1270,46 @@ local function rollback()
       call('ZREM', keys[j[1]], j[2])
     end
   end
-  journal, counts = {}, {}
+  for _, v in pairs(views) do v.now = nil end
+  journal = {}
+end
+
+-- score_of returns the score of a member, nil if it is not there.
+local function score_of(k, member)
+  local all = views[k].all
+  if not all then return tonumber(call('ZSCORE', keys[k], member) or nil) end
+  for i = 1, #all, 2 do
+    if all[i] == member then return tonumber(all[i + 1]) end
+  end
 end
 
 -- find returns the scores of a holder's lease and end; nil for those that are
 -- over.
 local function find(k, holder, now)
-  local key = keys[k]
-  local lease, gone = call('ZSCORE', key, 'l' .. holder), call('ZSCORE', key, 'e' .. holder)
-  lease, gone = lease and tonumber(lease) or nil, gone and tonumber(gone) or nil
-  local stored = lease
+  local v = view(k, now)
+  if v.holder == holder then return v.lease, v.gone, v.stored end
+  local lease = (v.n > 0 or v.untidy) and score_of(k, 'l' .. holder) or nil
+  local gone = v.ends and score_of(k, 'e' .. holder) or nil
+  v.stored = lease
   if lease and floor(lease / 8) * 1000 <= now then lease = nil end
   if gone and -gone * 1000 <= now then gone = nil end
-  return lease, gone, stored
+  v.holder, v.lease, v.gone = holder, lease, gone
+  return lease, gone, v.stored
 end
 
 -- nth returns the live lease that expires as number n, from 0.
 local function nth(k, now, n)
-  local rank = call('ZCOUNT', keys[k], '-inf', '(' .. lowest(now)) + n
+  local rank = call('ZCOUNT', keys[k], '-inf', '(' .. low(now)) + n
   return call('ZRANGE', keys[k], rank, rank, 'WITHSCORES')
 end
 
--- latest returns the score of the lease that expires last.
+-- latest returns the score of the live lease that expires last, 0 if there is none.
 local function latest(k, now)
-  return tonumber(call('ZREVRANGEBYSCORE', keys[k], HI, lowest(now), 'WITHSCORES', 'LIMIT', 0, 1)[2])
+  local v = view(k, now)
+  if not v.latest and v.n > 0 then
+    v.latest = tonumber(call('ZREVRANGEBYSCORE', keys[k], HI, low(now), 'WITHSCORES', 'LIMIT', '0', '1')[2])
+  end
+  return v.latest or 0
 end
 
 -- ahead returns how far away the end of a lease or refusal may be that lives
@@ -1235,7 +1320,7 @@ local function ahead(life, l) return life + max(input[l + 2], AHEAD) end
 -- that are granted now. See LeaseSet.moveTo in limit/clock.go.
 local far = {} -- by key: move was called
 local function move(k, now, l)
-  local win, from = input[l + 2], lowest(now + ahead(input[l + 2], l))
+  local win, from = input[l + 2], low(now + ahead(input[l + 2], l))
   local till = 8 * ceil((now + win) / 1000)
   local r = call('ZREVRANGEBYSCORE', keys[k], HI, from, 'WITHSCORES', 'LIMIT', 0, MAX_MOVED)
   for i = 1, #r, 2 do
@@ -1247,6 +1332,8 @@ end
 -- refusals returns the members for refusals and their numbers, the ones that
 -- are forgotten first coming first, and the sum of those that are not over.
 local function refusals(k, now)
+  local v = view(k, now)
+  if not v.refusals then return {}, 0 end
   local r = call('ZRANGEBYSCORE', keys[k], text(EXACT), '+inf', 'WITHSCORES')
   local list, sum = {}, 0
   for i = 1, #r, 2 do
@@ -1256,6 +1343,7 @@ local function refusals(k, now)
       if e[1] > now then sum = sum + e[2] end
     end
   end
+  v.refusals = #list > 0
   table.sort(list, function(a, b) return a[1] < b[1] end)
   return list, sum
 end
@@ -1264,8 +1352,7 @@ local function add_refusals(k, now, l, n)
   local hold, round = input[l + 3], input[l + 4]
   local till = ceil((now + hold) / round) * round
   local member = 'r' .. text(till)
-  local old = call('ZSCORE', keys[k], member)
-  old = old and tonumber(old)
+  local old = score_of(k, member)
   set(k, member, (old or EXACT) + n, old)
   keep(k, till)
 end
@@ -1291,6 +1378,7 @@ local function remember(k, now, l)
   for i = 1, #list do
     if list[i][1] <= now then call('ZREM', keys[k], list[i][3]) end
   end
+  views[k].all = nil
   add_refusals(k, now, l, 1)
 end
 
@@ -1310,7 +1398,10 @@ end
 
 -- tidy drops some of what has expired.
 local function tidy(k, now)
-  local r = call('ZRANGEBYSCORE', keys[k], '0', '(' .. lowest(now), 'LIMIT', 0, PAGE)
+  local v = view(k, now)
+  if not v.untidy then return false end
+  local r = call('ZRANGEBYSCORE', keys[k], '0', '(' .. low(now), 'LIMIT', '0', text(PAGE))
+  v.untidy, v.holder, v.all = #r == PAGE, nil, nil
   if #r == 0 then return false end
   call('ZREM', keys[k], unpack(r))
   local units = 0
@@ -1328,6 +1419,7 @@ end
 
 local function note_end(k, holder, now, gone)
   call('ZREMRANGEBYSCORE', keys[k], text(-floor(now / 1000)), '(0')
+  views[k].all = nil
   local till = ceil((now + ENDED_LIFE) / 1000)
   set(k, 'e' .. holder, -till, gone)
   if call('ZCOUNT', keys[k], '-inf', '(0') > MAX_ENDED
@@ -1343,7 +1435,7 @@ local function end_any(k, now, n, l)
   n = min(n, sum + count(k, now))
   local left = n - forgive(k, now, n)
   while left > 0 do
-    local r, first = call('ZRANGEBYSCORE', keys[k], lowest(now), HI, 'WITHSCORES', 'LIMIT', 0, min(left, PAGE)), {}
+    local r, first = call('ZRANGEBYSCORE', keys[k], low(now), HI, 'WITHSCORES', 'LIMIT', '0', text(min(left, PAGE))), {}
     for i = 1, #r, 2 do first[#first + 1] = {r[i], tonumber(r[i + 1])} end
     drop(k, first)
     left = left - #first
@@ -1353,7 +1445,7 @@ end
 
 -- end_late ends the first leases that expire within so many milliseconds.
 local function end_late(k, now, ms)
-  local r = call('ZRANGEBYSCORE', keys[k], lowest(now), text(floor((now + ms * 1000) / 1000) * 8 + 7), 'WITHSCORES', 'LIMIT', 0, OWNER_SLICE)
+  local r = call('ZRANGEBYSCORE', keys[k], low(now), text(floor((now + ms * 1000) / 1000) * 8 + 7), 'WITHSCORES', 'LIMIT', 0, OWNER_SLICE)
   local list = {}
   for i = 1, #r, 2 do list[#list + 1] = {r[i], tonumber(r[i + 1])} end
   drop(k, list)
@@ -1364,8 +1456,8 @@ end
 -- instant or later. It returns whether there was any, and when the first lease
 -- expires that it has not looked at, or 0.
 local function end_owner(k, now, owner, from)
-  local low = text(max(ceil(from / 1000), floor(now / 1000) + 1) * 8)
-  local rank = call('ZCOUNT', keys[k], '-inf', '(' .. low)
+  local least = text(max(ceil(from / 1000), floor(now / 1000) + 1) * 8)
+  local rank = call('ZCOUNT', keys[k], '-inf', '(' .. least)
   local mine, seen, last, rest, more = {}, 0, nil, 0, true
   while more do
     local r = call('ZRANGE', keys[k], rank, rank + PAGE - 1, 'WITHSCORES')
@@ -1398,7 +1490,7 @@ local function give_back(k, now, l, units, ending, holder, quiet)
     set(k, 'l' .. holder, lease - 1, lease)
   else
     set(k, 'l' .. holder, nil, lease)
-    counts[k].n = n - 1
+    views[k].n = n - 1
   end
   return lease ~= nil
 end
@@ -1448,7 +1540,7 @@ function m.take(op, now, cost, again, OK)
       local till = ceil((now + input[l + 2]) / 1000)
       set(k, 'l' .. holder, till * 8, stored)
       keep(k, till * 1000)
-      counts[k].n = n + 1
+      views[k].n = n + 1
       ok, changed = true, true
     elseif input[l + 3] > 0 then
       remember(k, now, l)
@@ -1508,9 +1600,97 @@ function m.granted(score, l)
   return at - 999, at
 end
 
+-- common decides a request of kind 4 whose lease is new, or ends, as others do. Where it
+-- meets anything else it returns false, and has written nothing.
+function m.common(now, n, p, settling)
+  local place = p
+  while input[limits + 6 * input[place + 2]] ~= LEASE do place = place + 3 end
+  local l, k = limits + 6 * input[place + 2], floor(input[place] / 8)
+  local cap, units, ending, holder = input[l + 1], parts(input[place + 1])
+  local v = view(k, now)
+  if not v or v.untidy or v.n + units >= cap or v.refusals and #refusals(k, now) > 0 then return false end
+  local member, score, gone = 'l' .. holder, nil, nil
+  if holder ~= '' then
+    score, gone = find(k, holder, now)
+  elseif units == -1 and v.n > 0 and not v.ends then
+    local first = v.all or call('ZRANGE', keys[k], '0', '0', 'WITHSCORES')
+    member, score = first[1], tonumber(first[2])
+  end
+  local till
+  if units == 1 then
+    till = ceil((now + input[l + 2]) / 1000)
+    if score or gone or max(expiry(latest(k, now)), till * 1000) - now > ahead(input[l + 2], l) then return false end
+  elseif units ~= -1 or not score or ending == END_OWNER or ending == END_LATE or ending == END_ATTEMPT and score % 8 > 0 then
+    return false
+  end
+  local status, lease, changes = filled + 1, nil, 0
+  filled = status
+  for i = p, p + 3 * n - 3, 3 do
+    if i == place then
+      lease, filled = filled, filled + (settling and 4 or 3)
+    else
+      local code, cost, l = floor(input[i] / 8), input[i + 1], limits + 6 * input[i + 2]
+      local key = code % HELD_BACK
+      local held, s = code - key, states[key] or load_state(key, input[l])
+      if not s or s[1] > now or held > 0 and held ~= k * HELD_BACK then
+        filled = status - 1
+        return false
+      end
+      local old = s
+      if held > 0 then s = held_back(s, now, reserved(k), l) end
+      if settling then
+        local from = input[p + 3 * n + (i - p) / 3]
+        local till = from
+        if from < 0 then from, till = m.granted(score, input[place + 2] * 6 + limits) end
+        cost = due(s, now, from, till, max(cost, 0) - amount(member), l)
+      end
+      local ok, remaining, retry, reset, after
+      local at = now
+      if input[l + 5] < 0 then
+        ok, remaining, retry, reset, after = step(now, s, cost, l)
+      else
+        if not overflowing then overflow_machine() end
+        ok, remaining, retry, reset, after, at = overflowing(now, s, cost, l)
+      end
+      if at ~= now or not ok and (cost ~= 0 or not settling) then
+        filled = status - 1
+        return false
+      end
+      s = after or s
+      if s ~= old then changed[changes + 1], changed[changes + 2], changes = key, s, changes + 2 end
+      if settling then
+        out[filled + 1], out[filled + 2], out[filled + 3], filled = cost, max(remaining, 0), reset, filled + 3
+      else
+        answer(now, ok, remaining, retry, reset, now)
+      end
+    end
+  end
+  for i = 1, changes, 2 do states[changed[i]] = changed[i + 1] end
+  set(k, member, till and till * 8, score)
+  if till then keep(k, till * 1000) end
+  v.n = v.n + units
+  out[status], out[lease + 1], out[lease + 2] = 1, cap - v.n, v.n > 0 and expiry(latest(k, now)) - now or 0
+  out[lease + 3] = 2 * v.n + (till and 0 or 1)
+  if settling then out[lease + 4] = 1 end
+  return true
+end
+
 function m.holder(cost) return select(3, parts(cost)) end
 function m.begin() journal, far = {}, {} end
 function m.commit() journal = nil end
+
+-- flush writes what a view has put off. A key lives some time more, so that few calls must move its end.
+function m.flush(k)
+  local v = views[k]
+  if not v then return end
+  if v.summed and v.sum > 0 then
+    call('ZADD', keys[k], text(EXACT + v.sum), 's')
+  elseif v.summed then
+    call('ZREM', keys[k], 's')
+  end
+  local ms = ceil((v.life + MARGIN) / 1000)
+  if v.life > 0 and (v.fresh or call('PTTL', keys[k]) < ms) then call('PEXPIRE', keys[k], text(ms + floor(ms / 8))) end
+end
 
 -- repeated says whether an op is an acquire that was granted before.
 function m.repeated(op, now)
@@ -1552,9 +1732,6 @@ end
 local function many_machine()
 
 local OK, REMAINING, RETRY, RESET, AT, IN_FLIGHT, HELD = 6, 7, 8, 9, 10, 11, 12
-local HELD_BACK = 1048576 -- the key that holds an op back is counted in this
-
-local leases -- made when the first one is met
 
 local function load(l, k, now)
   local algorithm = input[l]
@@ -1720,22 +1897,11 @@ local function decide_repeated(ops, now)
   return true
 end
 
--- hold_back has buckets refill no further than reservations allow: see holdBack in
--- limit/settle.go.
 local function hold_back(ops, now)
   for i = 1, #ops do
     local op = ops[i]
-    local held, l = op[13], op[5]
-    local reserved = held > 0 and leases.reserved(held, now) or 0
-    local s = states[op[2]]
-    if reserved > 0 and s[1] <= now and (s[3] == input[l + 3] or s[3] <= 0) then
-      local num, den = input[l + 3], input[l + 4]
-      local full = input[l + 1] * num
-      local most, level = max(full - reserved * num, 0), s[3] > 0 and min(s[2], full) or full
-      if min(level + (now - s[1]) * den, full) > most then
-        states[op[2]] = {now, most, num, s[4], BUCKET, now + ceil((full - most) / den) - since}
-      end
-    end
+    local k, held = op[2], op[13]
+    if held > 0 then states[k] = held_back(states[k], now, leases.reserved(held, now), op[5]) end
   end
 end
 
@@ -1756,16 +1922,10 @@ end
 -- correct charges units, or gives -units back: see limit/settle.go.
 local function correct(op, now, from, till, units)
   local l = op[5]
-  if units < 0 then
-    if till < from or from <= 0 then return 0 end
-    if input[l] == LOG then return -unrecord(op, now, from, till, -units) end
-    if input[l] ~= BUCKET then
-      local at = max(now, min(states[op[2]][1], EXACT))
-      local start = at - at % input[l + 2]
-      if input[l] == CALENDAR then start = calendar_window(at, l) end
-      if from < start or states[op[2]][1] ~= start then return 0 end
-    end
+  if units < 0 and input[l] == LOG then
+    return till >= from and from > 0 and -unrecord(op, now, from, till, -units) or 0
   end
+  units = due(states[op[2]], now, from, till, units, l)
   if units == 0 then return 0 end
   if take(op, now, units) then return units end
   return input[l + 5] >= 0 and op[REMAINING] or 0
@@ -1889,8 +2049,9 @@ local others
 local p, number = 4, 0
 for _ = 1, input[2] do
   local now, shape = input[p], input[p + 1]
-  local kind = shape % 4
-  local n = (shape - kind) / 4
+  local kind = shape % 8
+  local n, common = (shape - kind) / 8, kind > 3
+  kind = kind % 4
   if now < 0 then now = clock end
   -- Injected instants run at a pace of their own: keys live to the later of
   -- their end by those and by the server's clock.
@@ -1901,8 +2062,14 @@ for _ = 1, input[2] do
     if not one_log then log_machine() end
     one_log(now, p + 2, number + 1)
   else
-    others = others or many_machine()
-    others(now, n, p + 2, number, kind == 2, kind == 3)
+    if common then
+      leases = leases or lease_machine()
+      common = leases.common(now, n, p + 2, kind == 3)
+    end
+    if not common then
+      others = others or many_machine()
+      others(now, n, p + 2, number, kind == 2, kind == 3)
+    end
   end
   number = number + n
   p = p + 2 + (kind > 1 and 4 or 3) * n
@@ -1944,6 +2111,7 @@ local partly = full and unlock()
 for k = 1, #keys do
   local s = states[k]
   if s and s[6] then write(k, s) end
+  if leases then leases.flush(k) end
 end
 if partly and out[2] == 1 then out[2], filled = -1, 2 end -- what has no room refuses nothing
 return encode(out, filled)
@@ -2075,7 +2243,7 @@ for _ = 1, input[2] do
   local now, shape = input[p], input[p + 1]
   if now < 0 then now = clock end
   local since = now < precise and now or precise
-  local from, to = p + 2, p + (shape - 1) / 4 * 3 - 1
+  local from, to = p + 2, p + (shape - 1) / 8 * 3 - 1
   local status, admitted, changes = filled + 1, true, 0
   filled = status
   for i = from, to, 3 do

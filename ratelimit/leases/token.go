@@ -71,6 +71,11 @@ func newSecret(text []byte) *secret {
 	return s
 }
 
+// works is the memory in which tokens are made and read. No part of a token stays in it.
+var works = sync.Pool{New: func() any { return &work{body: make([]byte, 0, 512), text: make([]byte, 0, 512)} }}
+
+type work struct{ body, text []byte }
+
 // NewSigner returns a signer with a secret. Replicas that end each other's
 // leases need the same one.
 func NewSigner(text []byte) *Signer {
@@ -98,8 +103,9 @@ func (s *Signer) Sign(l *Lease) (string, error) {
 	if n := len(l.Held) + len(l.Reserved); n > MaxHeld {
 		return "", fmt.Errorf("the request has leases under %d limits, at most %d are allowed", n, MaxHeld)
 	}
-	var space [512]byte
-	b := append(space[:0], version)
+	w := works.Get().(*work)
+	defer works.Put(w)
+	b := append(w.body[:0], version)
 	b = binary.BigEndian.AppendUint32(b, l.Replica)
 	b = binary.AppendUvarint(b, uint64(l.Until))
 	b = binary.AppendUvarint(b, uint64(l.Granted))
@@ -120,7 +126,8 @@ func (s *Signer) Sign(l *Lease) (string, error) {
 	if n := base64.RawURLEncoding.EncodedLen(len(b)); n > MaxLen {
 		return "", fmt.Errorf("the lease token has %d characters, at most %d are allowed", n, MaxLen)
 	}
-	return base64.RawURLEncoding.EncodeToString(b), nil
+	w.text = base64.RawURLEncoding.AppendEncode(w.text[:0], b)
+	return string(w.text), nil
 }
 
 // ErrInvalid is the error for a token that no signer with this secret made.
@@ -131,12 +138,15 @@ func (s *Signer) Parse(token string, l *Lease) error {
 	if len(token) > MaxLen {
 		return ErrInvalid
 	}
-	b, err := base64.RawURLEncoding.DecodeString(token)
+	w := works.Get().(*work)
+	defer works.Put(w)
+	w.text = append(w.text[:0], token...)
+	b, err := base64.RawURLEncoding.AppendDecode(w.body[:0], w.text)
 	if err != nil || len(b) < 1+4+macLen || b[0] != version {
 		return ErrInvalid
 	}
 	body, mac := b[:len(b)-macLen], b[len(b)-macLen:]
-	if !s.signed(body, mac) {
+	if !s.signed(body, mac, w.text[:0]) {
 		return ErrInvalid
 	}
 	r := reader{rest: string(body[5:])}
@@ -159,11 +169,10 @@ func (s *Signer) Parse(token string, l *Lease) error {
 	return nil
 }
 
-// signed reports whether one of the secrets made mac.
-func (s *Signer) signed(body, mac []byte) bool {
+// signed reports whether one of the secrets made mac. It needs space.
+func (s *Signer) signed(body, mac, space []byte) bool {
 	for _, secret := range *s.secrets.Load() {
-		var space [macLen]byte
-		if hmac.Equal(mac, secret.appendMAC(space[:0], body)) {
+		if hmac.Equal(mac, secret.appendMAC(space, body)) {
 			return true
 		}
 	}
@@ -175,8 +184,7 @@ func (s *secret) appendMAC(dst, body []byte) []byte {
 	defer s.macs.Put(h)
 	h.Reset()
 	h.Write(body)
-	var sum [sha256.Size]byte
-	return append(dst, h.Sum(sum[:0])[:macLen]...)
+	return h.Sum(dst)[:len(dst)+macLen]
 }
 
 // appendHeld appends what leases and reservations have in common.
