@@ -139,7 +139,7 @@ func TestLocalShareAuto(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if hits < most/4 {
+			if hits < most/random.Times(10, 4) { // it takes a while to know the traffic
 				t.Errorf("%d of %d needed no trip", hits, sum)
 			}
 			t.Logf("%d admitted, %d of them without a trip in the last two replicas", sum, hits)
