@@ -15,9 +15,10 @@ TEST_TIMEOUT ?= 25m
 # detector has nothing to find in them, and makes them several times as slow.
 RACE = -race -gcflags=modernc.org/...=-race=false -gcflags=go.yaml.in/...=-race=false
 
-# These tests drive programs that are built without the race detector, or read files: make test
-# does without it there, too.
-PLAIN = /test/(attack|bench|chart|compat|e2e|llm|notify|repo)$$
+# These tests drive programs that are built without the race detector, or read files; or they try what
+# one goroutine does; or they are suites, which stores, layers and slots/sqlstore pass with the race
+# detector. make test does without it there, too.
+PLAIN = /(test/(attack|bench|chart|compat|e2e|llm|notify|repo)|limit|descriptors|descriptors/rulefile|backends/backendtest|backends/internal/batch|internal/app/(refmetrics|replay)|slots/plan|slots/internal/slotstest)$$
 PLAIN_RACE =
 
 # A process with the race detector sleeps for a second at its end, and these are hundreds: each
@@ -79,7 +80,7 @@ check: lint ## check format, vet, staticcheck and the tests that need no server,
 # that is broken; only without the servers there is no point in going on.
 # Up to three tests that failed run once more, alone, as a busy machine can make a test with real
 # servers fail. The summary names them. A data race or a crash is final. Three packages at a time keep
-# two cores busy, as tests wait for servers; those that drive programs measure time, and are two.
+# two cores busy, as tests wait for servers; some of those without the race detector measure time, and are two.
 test: setup ## run lint and all tests on all servers, many in a short form, and say what ran
 	@report=$$(mktemp -d); trap 'rm -rf "$$report"*' EXIT; \
 	export HEADGATE_TEST_REPORT=$$report HEADGATE_TEST_MUSTRUN GORACE="$(RACE_ENDS) $${GORACE:-}"; \
@@ -94,7 +95,7 @@ test: setup ## run lint and all tests on all servers, many in a short form, and 
 	if HEADGATE_TEST_MUSTRUN=$$(go run ./test/testenv/engines list); then \
 		go -C tools/gotestsum build -o ../../bin/gotestsum gotest.tools/gotestsum && \
 		run race "-v $(PLAIN)" "$(RACE) -p 3" || tests=FAILED; \
-		echo "== tests that drive programs"; \
+		echo "== tests without the race detector"; \
 		run plain "$(PLAIN)" "$(PLAIN_RACE) -p 2" || tests=FAILED; \
 		echo "== tests of the program with Oracle's driver"; \
 		go test -tags godror -run 'TestOracleDriver|TestOracleLogin|TestOracleErrorKinds' ./internal/kit/sqldb ./slots/sqlstore || tests=FAILED; \

@@ -199,7 +199,7 @@ func collide(t *testing.T, hashes uint32) {
 	s.init(50)
 	live, now := map[limit.Key]*entry{}, start
 	l := perSecond(limit.TokenBucket, 1_000)
-	for i := range 20_000 {
+	for i := range random.Times(8000, 20_000) {
 		now += limit.Instant(r.IntN(20_000))
 		if i%1000 == 0 {
 			now += 2 * second

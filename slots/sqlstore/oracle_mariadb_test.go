@@ -122,6 +122,7 @@ func oracleHarness(t *testing.T) slotstest.Harness {
 	return slotstest.Harness{
 		Name:    "oracle-on-mariadb",
 		Engines: []string{slotstest.EngineProcedure},
+		Short:   []string{slotstest.PartStore}, // it is the store of the MySQL dialect
 		Fresh: func(t *testing.T) slotstest.Database {
 			direct := testenv.SharedDatabase(t, testenv.MariaDB).CreateDatabase("oracle")
 			migrated(t, direct)

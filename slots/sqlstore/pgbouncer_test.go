@@ -33,14 +33,15 @@ func TestPgBouncerConformance(t *testing.T) {
 	}
 	pg := testenv.SharedDatabase(t, testenv.Postgres)
 	bouncer := testenv.StartPgBouncer(t, pg, testenv.PoolTransaction)
-	slotstest.Run(t, slotstest.Harness{Name: "pgbouncer", Short: true, Fresh: func(t *testing.T) slotstest.Database {
+	fresh := func(t *testing.T) slotstest.Database {
 		address, err := url.Parse(bouncer.URLOf(testenv.SharedDatabase(t, testenv.Postgres).CreateDatabase("bounced")))
 		check(t, err)
 		proxy := testenv.StartProxy(t, address.Host)
 		address.Host = proxy.Addr
 		return slotstest.Database{URL: address.String(), CutAll: proxy.Cut,
 			Open: func(t *testing.T) slots.Store { return migrated(t, address.String()) }}
-	}})
+	}
+	slotstest.Run(t, slotstest.Harness{Name: "pgbouncer", Short: slotstest.Parts, Fresh: fresh})
 }
 
 // The sessions of one pool are not those of its clients: what one client sets up

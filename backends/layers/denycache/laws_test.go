@@ -141,7 +141,8 @@ func (f *traffic) request() (req limit.Request) {
 func TestAnswersAreTheStores(t *testing.T) {
 	r := random.Rand(t, 2)
 	var hits uint64
-	for range 400 {
+	rounds := random.Times(150, 400)
+	for range rounds {
 		c := remote.NewClock()
 		d := &distant{Store: newStore(c.Now), model: model{}, r: r, clock: c}
 		b := New(d, d.Caps(), c.Now)
@@ -165,7 +166,7 @@ func TestAnswersAreTheStores(t *testing.T) {
 			t.Fatalf("the store's state is not that without a cache:\n%v\nwant\n%v", d.model, twin)
 		}
 	}
-	if t.Logf("%d answers from the cache", hits); hits < 1000 {
+	if t.Logf("%d answers from the cache", hits); hits < uint64(rounds)*5/2 {
 		t.Error("hardly an answer came from the cache")
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/headgate-rls/headgate/test/random"
 	"github.com/headgate-rls/headgate/test/serving"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
@@ -71,7 +72,8 @@ func TestLocalShare(t *testing.T) {
 // TestLocalShareAuto: three replicas whose shares follow the traffic admit no more than the limit and at least
 // 99 in a hundred of it, most of it without the store; what a replica holds goes back when it stops.
 func TestLocalShareAuto(t *testing.T) {
-	const most, callers = 20_000, 16
+	const callers = 16
+	most := random.Times(4000, 20_000)
 	redis := testenv.StartRedis(t)
 	for name, url := range map[string]string{
 		"redis": redis.URL() + "?prefix=a", "redis as envoyproxy-ratelimit": redis.URL() + "?layout=envoy",
@@ -124,7 +126,7 @@ func TestLocalShareAuto(t *testing.T) {
 				all.Go(func() { spend(replica, most*3/5) })
 			}
 			all.Wait()
-			sum := 1 + admitted[0].Load() + admitted[1].Load() + admitted[2].Load()
+			sum := 1 + int(admitted[0].Load()+admitted[1].Load()+admitted[2].Load())
 			if sum > most || sum < most*99/100 {
 				t.Errorf("%d of %d were admitted", sum, most)
 			}
@@ -137,7 +139,7 @@ func TestLocalShareAuto(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if hits < most/4 {
+			if hits < most/random.Times(10, 4) { // it takes a while to know the traffic
 				t.Errorf("%d of %d needed no trip", hits, sum)
 			}
 			t.Logf("%d admitted, %d of them without a trip in the last two replicas", sum, hits)

@@ -185,7 +185,7 @@ func crowdTimes(rng *rand.Rand, n int) []time.Time {
 // A crowd at three servers leaves no window with room behind, whatever becomes of
 // the config between two crowds, and whichever server changes it.
 func TestCrowdLeavesNoHoles(t *testing.T) {
-	eachCrowd(t, harnesses(), 3, func(t *testing.T, c *serverCrowd) {
+	eachCrowd(t, kinds(), 3, func(t *testing.T, c *serverCrowd) {
 		rng := random.Rand(t, 0xc0)
 		max, size := 5+rng.Int64N(10), int64(1000)
 		for round := range random.Times(3, 6) {
@@ -208,7 +208,7 @@ func TestCrowdLeavesNoHoles(t *testing.T) {
 // Events at one instant and then as many over a minute fill windows of 100: 30 windows,
 // and in the long form 60, on all databases, also those of one server alone.
 func TestBurstFillsWindowsWithoutHoles(t *testing.T) {
-	on := harnesses()
+	on := kinds()
 	if !random.Long() {
 		on = map[string]func(*testing.T) Harness{testenv.Postgres: on[testenv.Postgres]}
 	}

@@ -3,7 +3,7 @@ package slotstest
 import "testing"
 
 func TestEveryEventGetsTheEarliestWindowWithRoom(t *testing.T) {
-	for name, harness := range harnesses() {
+	for name, harness := range kinds() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			RunEarliest(t, harness(t))
@@ -12,7 +12,7 @@ func TestEveryEventGetsTheEarliestWindowWithRoom(t *testing.T) {
 }
 
 func TestPauseIsInForceWhenItIsAcknowledged(t *testing.T) {
-	for name, harness := range harnesses() {
+	for name, harness := range kinds() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			RunPause(t, harness(t))

@@ -149,7 +149,7 @@ func TestFlawedStore(t *testing.T) {
 		fmt.Println("there is no such flaw")
 		os.Exit(0) // which the one that waits takes for a failure
 	}
-	h := Harness{Name: "model", Short: true, Fresh: func(*testing.T) Database {
+	h := Harness{Name: "model", Short: Parts, Fresh: func(*testing.T) Database {
 		m := NewModel()
 		m.clockUs = time.Now().UnixMicro()
 		return Database{Open: func(*testing.T) slots.Store { return broken(m) }}

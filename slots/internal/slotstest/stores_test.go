@@ -8,6 +8,7 @@ import (
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/sqlstore"
 	"github.com/headgate-rls/headgate/test/dbtest"
+	"github.com/headgate-rls/headgate/test/random"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -74,6 +75,16 @@ func harnesses() map[string]func(*testing.T) Harness {
 	return all
 }
 
+// kinds are the harnesses of a database with locks, PostgreSQL, and of one without, SQLite; in the long
+// form all. The engine tx is the same code on every database, which the suite holds to one contract.
+func kinds() map[string]func(*testing.T) Harness {
+	all := harnesses()
+	if !random.Long() {
+		delete(all, testenv.MariaDB)
+	}
+	return all
+}
+
 func TestStores(t *testing.T) {
 	all := harnesses()
 	all[testenv.MySQL] = sharedHarness(testenv.MySQL)
@@ -81,7 +92,12 @@ func TestStores(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait for servers most of the time
 			h := harness(t)
-			h.Short = name == testenv.MySQL // MariaDB has its dialect
+			switch {
+			case name == testenv.MySQL: // MariaDB has its dialect
+				h.Short = Parts
+			case kinds()[name] == nil:
+				h.Short = []string{EngineTx}
+			}
 			Run(t, h)
 		})
 	}
@@ -91,7 +107,7 @@ func TestChaos(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds for each store and engine")
 	}
-	for name, harness := range harnesses() {
+	for name, harness := range kinds() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			RunChaos(t, harness(t))

@@ -27,9 +27,9 @@ type Harness struct {
 	Parallel bool
 	// Checks are the names of those to do, such as "Lock"; empty: all.
 	Checks []string
-	// Short leaves out, but in the long form of tests, the checks that are not chosen for stores
-	// with the same semantics as one that passes the whole suite.
-	Short bool
+	// Short are the parts, PartStore and engines, with the same semantics as those of another harness,
+	// which pass the whole suite there: here, but in the long form of tests, they pass the chosen checks.
+	Short []string
 	// Engines to test; empty: "tx", and "procedure" if the store has one.
 	Engines []string
 }
@@ -45,11 +45,15 @@ type Database struct {
 	URL string
 }
 
-// The engines.
+// The engines, and the part of the suite that is about the store alone.
 const (
+	PartStore       = "store"
 	EngineTx        = "tx"
 	EngineProcedure = "procedure"
 )
+
+// Parts are all parts of the suite.
+var Parts = []string{PartStore, EngineTx, EngineProcedure}
 
 // suiteLimit bounds each test: it must be a fault to be reached.
 const suiteLimit = 2 * time.Minute
@@ -71,7 +75,7 @@ type fixture struct {
 func Run(t *testing.T, h Harness) {
 	db := h.Fresh(t)
 	f := &fixture{Harness: h, db: db, store: db.Open(t), number: new(atomic.Int64)}
-	for _, c := range h.chosen(storeChecks()) {
+	for _, c := range h.chosen(PartStore, storeChecks()) {
 		t.Run(c.name, func(t *testing.T) { c.run(t, f.named()) })
 	}
 	for _, engine := range h.engines(f.store) {
@@ -86,7 +90,7 @@ func Run(t *testing.T, h Harness) {
 			g.runEngine(t)
 		})
 	}
-	for _, c := range h.chosen(upkeepChecks()) {
+	for _, c := range h.chosen(PartStore, upkeepChecks()) {
 		t.Run(c.name, func(t *testing.T) {
 			g := f.named()
 			g.db = h.Fresh(t)
@@ -98,7 +102,7 @@ func Run(t *testing.T, h Harness) {
 
 // runEngine runs the checks of the fixture's engine.
 func (f *fixture) runEngine(t *testing.T) {
-	for _, c := range f.chosen(slices.Concat(engineChecks(), schedulerChecks(), earliestChecks())) {
+	for _, c := range f.chosen(f.engine, slices.Concat(engineChecks(), schedulerChecks(), earliestChecks())) {
 		t.Run(c.name, func(t *testing.T) {
 			f.since = f.newest(t)
 			c.run(t, f.named())
@@ -123,6 +127,9 @@ func (h *Harness) engines(store slots.Store) []string {
 	return []string{EngineTx}
 }
 
+// short reports whether a part has the chosen checks only.
+func (h *Harness) short(part string) bool { return slices.Contains(h.Short, part) && !random.Long() }
+
 // shortChecks are those of a short suite. TestSuiteFindsFlaws holds them to what they find.
 var shortChecks = []string{
 	"Provision", "ProvisionSeeds", "Frontier", "Lock", "LockHeld", "Claim", "Rollback", "ClaimDuplicate", "Find", "Scout",
@@ -132,8 +139,8 @@ var shortChecks = []string{
 	"Configs", "Since", "Lead", "Purge", "Drift",
 }
 
-func (h *Harness) chosen(all []check) []check {
-	short := h.Short && !random.Long()
+func (h *Harness) chosen(part string, all []check) []check {
+	short := h.short(part)
 	return slices.DeleteFunc(all, func(c check) bool {
 		return len(h.Checks) > 0 && !slices.Contains(h.Checks, c.name) || short && !slices.Contains(shortChecks, c.name)
 	})
