@@ -18,7 +18,7 @@ RACE = -race -gcflags=modernc.org/...=-race=false -gcflags=go.yaml.in/...=-race=
 # These tests drive programs that are built without the race detector, or read files; or they try what
 # one goroutine does; or they are suites, which stores, layers and slots/sqlstore pass with the race
 # detector. make test does without it there, too.
-PLAIN = /(test/(attack|bench|chart|compat|e2e|llm|notify|repo)|limit|descriptors|descriptors/rulefile|backends/backendtest|backends/internal/batch|internal/app/(refmetrics|replay)|slots/plan|slots/internal/slotstest)$$
+PLAIN = /(test/(attack|bench|chart|compat|e2e|llm|notify|repo)|limit|descriptors|descriptors/rulefile|backends/backendtest|backends/internal/batch|internal/app/replay|slots/plan|slots/internal/slotstest)$$
 PLAIN_RACE =
 
 # A process with the race detector sleeps for a second at its end, and these are hundreds: each
