@@ -5,6 +5,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
+# make -n runs lines that have MAKE in them, such as all of test. It prints those that have this.
+SUBMAKE := $(MAKE)
+
 VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 # How long each fuzz target runs, and how long one package's tests may take.
@@ -85,7 +88,7 @@ test: setup ## run lint and all tests on all servers, many in a short form, and 
 	@report=$$(mktemp -d); trap 'rm -rf "$$report"*' EXIT; \
 	export HEADGATE_TEST_REPORT=$$report HEADGATE_TEST_MUSTRUN GORACE="$(RACE_ENDS) $${GORACE:-}"; \
 	lint=passed tests=passed engines=passed; \
-	$(MAKE) lint || lint=FAILED; \
+	$(SUBMAKE) lint || lint=FAILED; \
 	echo "== tests, with the race detector (the first build takes a minute or two)"; \
 	run() { \
 		bin/gotestsum --format standard-quiet --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test \
@@ -113,7 +116,7 @@ test: setup ## run lint and all tests on all servers, many in a short form, and 
 
 # CONTRIBUTING.md says what make test leaves to it. It takes hours.
 test-all: ## make test with every test in its long form; a nightly workflow runs it
-	HEADGATE_TEST_LONG=1 $(MAKE) test TEST_TIMEOUT=3h PLAIN_RACE="$(RACE)"
+	HEADGATE_TEST_LONG=1 $(SUBMAKE) test TEST_TIMEOUT=3h PLAIN_RACE="$(RACE)"
 
 # In make test, random tests have a seed that is always the same, and a short form.
 hunt: setup ## run the random tests with other seeds, in their long form (SEEDS=20)
@@ -130,7 +133,7 @@ chaos: setup ## services and stores under load while Redis, databases and Dynamo
 # The test ends by itself if it hangs, some minutes after SOAK.
 soak: setup ## faults, attacks and outages in turn, for hours (SOAK=30m of each ROUNDS=1)
 	for i in $$(seq $(ROUNDS)); do \
-		go test -tags soak -count=1 -v -timeout 0 ./test/soak -soak $(SOAK) && $(MAKE) attack chaos && \
+		go test -tags soak -count=1 -v -timeout 0 ./test/soak -soak $(SOAK) && $(SUBMAKE) attack chaos && \
 		HEADGATE_TEST_LONG=1 go test -count=1 -v -run Outlive ./policies/sqlstore || exit 1; \
 	done
 
