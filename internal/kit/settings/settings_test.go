@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -79,6 +80,21 @@ func TestChecks(t *testing.T) {
 		_, err := new(toy).resolve(t, "", nil, arg)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "short") {
 			t.Errorf("%s: %v, want %s", arg, err, want)
+		}
+	}
+}
+
+// TestKeysURL: nobody on the way can answer for a URL of keys, and the error tells no password.
+func TestKeysURL(t *testing.T) {
+	for url, want := range map[string]string{
+		"https://idp.example/keys": "", "http://127.0.0.1:1/keys": "", "http://[::1]/keys": "", "http://localhost/": "",
+		"http://idp.example/keys": "https://", "ftp://idp.example/keys": "https://",
+		"https://user:geheim@idp.example/": "password", "https://": "no URL",
+	} {
+		err := KeysURL(url)
+		if text := fmt.Sprint(err); (err == nil) != (want == "") || !strings.Contains(text, want) ||
+			strings.Contains(text, "geheim") {
+			t.Errorf("%s: %v, want %q", url, err, want)
 		}
 	}
 }
