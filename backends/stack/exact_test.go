@@ -112,7 +112,8 @@ func exactRound(t *testing.T, r *rand.Rand) {
 				if op.Cost < 0 {
 					a.had -= op.Cost
 				}
-			case v.Err != nil:
+			case v.Recalled && !op.Each: // is refused, so the store took nothing
+			case v.Err != nil, v.Recalled:
 				a.doubts++
 				a.maybe += max(op.Cost, 0)
 				a.maybeBack += max(-op.Cost, 0)
