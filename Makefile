@@ -75,7 +75,7 @@ setup: ## install the servers that the tests talk to
 	@./scripts/setup-testenv.sh
 
 # These tests run headgate behind real servers: test/attack, chaos, e2e, soak.
-check: lint ## check format, vet, staticcheck and the tests that need no server, in a minute
+check: lint ## check format, vet, staticcheck and the tests that need no server, in four minutes
 	@echo "== tests that need no server"
 	@HEADGATE_TEST_SERVERS=none go test -short $$(go list ./... | grep -Ev '/test/(attack|chaos|e2e|soak)$$$$')
 

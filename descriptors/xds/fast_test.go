@@ -18,10 +18,10 @@ func cpuTime(t *testing.T) time.Duration {
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
 
-// 25,600 rules are compiled in less than 100 ms of CPU time. The first of some tries that does
-// so is enough: what else the machine does is no failure.
+// 25,600 rules are compiled in less than 200 ms of CPU time, twice of what a slow machine needs. The first of some
+// tries that does so is enough: what else the machine does is no failure.
 func TestManyRulesAreCompiledFast(t *testing.T) {
-	const most = 100 * time.Millisecond
+	const most = 200 * time.Millisecond
 	list := many(t)
 	fastest := time.Hour
 	for try := 0; try < 30 && fastest >= most; try++ {
