@@ -332,8 +332,8 @@ local function answer(now, ok, remaining, retry, reset, at)
   end
 end
 
--- due returns what of units is to be charged, or of -units is to be given back that
--- were charged from one instant till another: nothing of a window that is over.
+-- due returns the units to charge or, if negative, to return, of units that were charged
+-- between two instants: 0 to return if their window is over.
 local function due(s, now, from, till, units, l)
   if units >= 0 then return units end
   if till < from or from <= 0 then return 0 end
@@ -530,6 +530,17 @@ end
 
 end
 
+-- charge decides an op alone, as soon as its state allows. It returns what step does, and the instant charged.
+local function charge(now, s, cost, l)
+  if input[l + 5] < 0 then
+    local at = max(s[1], now)
+    local ok, remaining, retry, reset, after = step(at, s, cost, l)
+    return ok, remaining, retry, reset, after, at
+  end
+  if not overflowing then overflow_machine() end
+  return overflowing(now, s, cost, l)
+end
+
 -- refuse_simple is simple for a request that is refused: it records what is
 -- charged all the same, and decides the rest again.
 local function refuse_simple(now, n, p)
@@ -537,24 +548,13 @@ local function refuse_simple(now, n, p)
     local code, cost, l = input[i], input[i + 1], limits + 6 * input[i + 2]
     local k = floor(code / 8)
     local s = states[k]
-    local at = max(s[1], now)
-    local ok, remaining, retry, reset, after
-    if input[l + 5] < 0 then
-      ok, remaining, retry, reset, after = step(at, s, cost, l)
-    else
-      ok, remaining, retry, reset, after, at = overflowing(now, s, cost, l)
-    end
+    local ok, remaining, retry, reset, after, at = charge(now, s, cost, l)
     if code % 4 > 1 or not ok then
       if after then states[k] = after end
     elseif n > 1 then
       -- It had room, but is not recorded: what is left is what there is
       -- without it. To give back is about a single unit, others need not wait.
-      at = max(s[1], now)
-      if input[l + 5] < 0 then
-        ok, remaining, retry, reset = step(at, s, 0, l)
-      else
-        ok, remaining, retry, reset = overflowing(now, s, 0, l)
-      end
+      ok, remaining, retry, reset, after, at = charge(now, s, 0, l)
       ok, retry = true, cost < 0 and retry or 0
     end
     if at > now then retry, reset = late(at - now, retry, reset) end
@@ -1108,8 +1108,8 @@ end
 
 end
 
--- Leases of requests in flight: see limit/leases.go, which this mirrors. They are made when the first one is met.
-local leases
+-- Leases of requests in flight: see limit/leases.go, which this mirrors.
+local leases -- created when a request first needs it
 local lease_machine = function()
 
 -- A zset per key, with three kinds of members:
@@ -1137,13 +1137,18 @@ local journal = nil
 local function lowest(now) return (floor(now / 1000) + 1) * 8 end
 local function low(now) return text(lowest(now)) end
 
--- A view is what the run knows of a key, so that it asks once: n, how many leases are live at now; latest, the score of
--- the one that expires last, nil if not known; sum, the amounts of all leases, nil if not known; whether expired leases
--- (untidy), ends and refusals may be there; and what find has returned last. all has members and scores, if they are few
--- and have not changed. life is for how long the key must live from since on, 0 if that has not changed.
+-- A view caches what this run knows of a key:
+--   n        number of leases that are live at now
+--   latest   score of the lease that expires last, nil if unknown
+--   sum      amounts of all leases, nil if unknown; summed: flush must write it
+--   untidy, ends, refusals   whether there may be expired leases, ends and refusals
+--   holder, lease, gone, stored   the last argument and results of find
+--   all      members and scores, if they are few and unchanged
+--   fresh    the run created the key
+--   life     how long the key must exist after since, 0 if the run does not change that
 local views = {}
 
--- view returns that of a key, nil for a key of another type.
+-- view returns the view of a key, or nil if the key has another type.
 local function view(k, now)
   local v = views[k]
   if v and v.now == now then return v end
@@ -1224,7 +1229,7 @@ local function set(k, member, score, old)
   end
 end
 
--- drop takes live leases of these scores away.
+-- drop removes live leases with these scores.
 local function drop(k, list)
   local v = views[k]
   v.n, v.holder, v.all = v.n - #list, nil, nil
@@ -1241,7 +1246,7 @@ local function drop(k, list)
   end
 end
 
--- keep makes the key live until an instant.
+-- keep makes flush extend the key's life to an instant.
 local function keep(k, till)
   local v = views[k]
   v.life = max(v.life, till - since)
@@ -1303,7 +1308,7 @@ local function nth(k, now, n)
   return call('ZRANGE', keys[k], rank, rank, 'WITHSCORES')
 end
 
--- latest returns the score of the live lease that expires last, 0 if there is none.
+-- latest returns the score of the live lease that expires last, or 0 if no lease is live.
 local function latest(k, now)
   local v = view(k, now)
   if not v.latest and v.n > 0 then
@@ -1600,8 +1605,8 @@ function m.granted(score, l)
   return at - 999, at
 end
 
--- common decides a request of kind 4 whose lease is new, or ends, as others do. Where it
--- meets anything else it returns false, and has written nothing.
+-- common decides a request of kind 4 if its lease is new, or exists and ends. Otherwise it
+-- returns false and writes nothing.
 function m.common(now, n, p, settling)
   local place = p
   while input[limits + 6 * input[place + 2]] ~= LEASE do place = place + 3 end
@@ -1644,14 +1649,7 @@ function m.common(now, n, p, settling)
         if from < 0 then from, till = m.granted(score, input[place + 2] * 6 + limits) end
         cost = due(s, now, from, till, max(cost, 0) - amount(member), l)
       end
-      local ok, remaining, retry, reset, after
-      local at = now
-      if input[l + 5] < 0 then
-        ok, remaining, retry, reset, after = step(now, s, cost, l)
-      else
-        if not overflowing then overflow_machine() end
-        ok, remaining, retry, reset, after, at = overflowing(now, s, cost, l)
-      end
+      local ok, remaining, retry, reset, after, at = charge(now, s, cost, l)
       if at ~= now or not ok and (cost ~= 0 or not settling) then
         filled = status - 1
         return false
@@ -1679,7 +1677,7 @@ function m.holder(cost) return select(3, parts(cost)) end
 function m.begin() journal, far = {}, {} end
 function m.commit() journal = nil end
 
--- flush writes what a view has put off. A key lives some time more, so that few calls must move its end.
+-- flush writes the deferred changes of a view. Keys get an eighth of their life more, so that few calls must extend it.
 function m.flush(k)
   local v = views[k]
   if not v then return end
@@ -1765,13 +1763,7 @@ local function take(op, now, cost, again)
     end
   else
     local s, after = states[k]
-    at = max(s[1], now)
-    if input[l + 5] < 0 then
-      ok, remaining, retry, reset, after = step(at, s, cost, l)
-    else
-      if not overflowing then overflow_machine() end
-      ok, remaining, retry, reset, after, at = overflowing(now, s, cost, l)
-    end
+    ok, remaining, retry, reset, after, at = charge(now, s, cost, l)
     if after then states[k] = after end
   end
   if at > now then retry, reset = late(at - now, retry, reset) end
@@ -1845,14 +1837,7 @@ local function refund(op, now, as_of)
     if s[3] ~= num or lost >= units * num then return false end
     s = {s[1], s[2] - lost, num, s[4], s[5], false} -- first: a full bucket takes no units
   end
-  local after
-  if input[l + 5] > 0 then
-    if not overflowing then overflow_machine() end
-    after = select(5, overflowing(now, s, -units, l))
-  else
-    after = select(5, step(at, s, -units, l))
-  end
-  states[k] = after
+  states[k] = select(5, charge(now, s, -units, l))
   return gone <= 0
 end
 
