@@ -37,11 +37,10 @@ func Reachable(address string) bool {
 		return false
 	}
 	host, _, _ := net.SplitHostPort(address)
-	ip := net.ParseIP(host)
-	return host != "localhost" && (ip == nil || !ip.IsLoopback())
+	return !isLocal(host)
 }
 
-// KeysURL refuses URLs from which somebody on the way could bring keys of their own.
+// KeysURL rejects URLs whose keys somebody on the network path could replace.
 func KeysURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
