@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# make -n runs lines that have MAKE in them, such as all of test. It prints those that have this.
+# make -n executes recipes that contain $(MAKE). It only prints those that contain this.
 SUBMAKE := $(MAKE)
 
 VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -18,9 +18,8 @@ TEST_TIMEOUT ?= 25m
 # detector has nothing to find in them, and makes them several times as slow.
 RACE = -race -gcflags=modernc.org/...=-race=false -gcflags=go.yaml.in/...=-race=false
 
-# These tests drive programs that are built without the race detector, or read files; or they try what
-# one goroutine does; or they are suites, which stores, layers and slots/sqlstore pass with the race
-# detector. make test does without it there, too.
+# Packages that make test runs without the race detector. Their tests drive programs that are built without it, read
+# files, use one goroutine, or test a suite that stores, layers and slots/sqlstore pass with the race detector.
 PLAIN = /(test/(attack|bench|chart|compat|e2e|llm|notify|repo)|limit|descriptors|descriptors/rulefile|backends/backendtest|backends/internal/batch|internal/app/replay|slots/plan|slots/internal/slotstest)$$
 PLAIN_RACE =
 

@@ -282,7 +282,7 @@ func along[T any](w *way, what func(*way) T) []T {
 	return list
 }
 
-// policy compiles what makes the keys of policies for the rule at w; nil if it has none.
+// policy compiles what makes the keys of policies for the rule at w, or nil if the rule names no policies.
 func (s *spot) policy(w *way) *policies.Template {
 	spec := w.spec
 	if spec.Policy == "" {

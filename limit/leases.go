@@ -72,7 +72,7 @@ func (s *LeaseSet) get(holder string, now Instant) (int64, bool) {
 	return score, ok && expiry(score) > now
 }
 
-// set gives holder's lease a score, which was old; 0 ends it.
+// set changes the score of holder's lease from old to score; 0 ends the lease.
 func (s *LeaseSet) set(holder string, old, score int64) {
 	if s.journal.open {
 		s.journal.scores = append(s.journal.scores, queued{old, holder})

@@ -101,7 +101,7 @@ func (s *State) refillTo(l *Limit, reserved int64, now Instant) {
 	*s = State{At: now, N: most, M: l.num}
 }
 
-// decideSettlement answers a settlement.
+// decideSettlement answers a settlement. before is scratch memory for as many states.
 func decideSettlement(states []State, ops []Op, now Instant, v *Verdict, before []State) (changes Changes) {
 	unchanged(states)
 	copy(before, states)

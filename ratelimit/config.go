@@ -45,7 +45,7 @@ type Config struct {
 	Hits HitMetrics
 	// Tracer makes spans of calls; nil: there are none.
 	Tracer Tracer
-	// RulesChanged is called when rules with differences are put in force, with at most 20 lines; nil: nobody is told.
+	// RulesChanged, if not nil, is called after a reload that changed limits, with a line for each change, at most 20.
 	RulesChanged func(changes []string)
 	// Sinks read all decisions, after the readers of this package.
 	Sinks []Sink

@@ -13,7 +13,7 @@ type Decision struct {
 	Entries  []descriptors.Entry
 	match    descriptors.Match
 	view     *ruleView    // nil if no rule applies
-	policies *policyViews // of the rule, nil if it has none
+	policies *policyViews // of the rule, nil if the rule has no policies
 	Cost     int64        // of each of its ops
 	First, n int          // its ops in call.ops
 

@@ -27,7 +27,7 @@ type Request struct {
 	// Peer is the identity in the caller's certificate, "" without one. Owners
 	// with the same name and different peers are different owners.
 	Peer string
-	// Parent is the span of a caller in this process; nil if it has none.
+	// Parent is the span of a caller in this process, or nil if the caller has no span.
 	Parent Span
 	// TraceParent and TraceState are headers of the call; see MetadataTraceParent.
 	TraceParent, TraceState string

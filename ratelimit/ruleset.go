@@ -33,7 +33,7 @@ type ruleView struct {
 	each                bool
 	onError, onOverload descriptors.FailurePolicy
 	quota               bool
-	meta                []byte // encoded metadata of the rule, nil if it has none
+	meta                []byte // encoded metadata of the rule, nil if the rule has no metadata
 
 	series *ruleSeries
 	keys   *keyBudget            // nil: any number of values has counters of their own

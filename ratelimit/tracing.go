@@ -20,7 +20,7 @@ type Span interface {
 
 // A Tracer makes spans of calls. Package tracing has it for OpenTelemetry.
 type Tracer interface {
-	// Caller returns the span in a context; nil if it has none.
+	// Caller returns the span in a context, or nil if the context has no span.
 	Caller(context.Context) Span
 	// Trace makes the spans of a call. It must not block, and keeps nothing of the texts.
 	Trace(Traced)
@@ -28,8 +28,8 @@ type Tracer interface {
 
 // Traced is what a [Tracer] knows of a call. All is known of it then: nothing of a span is on the way of a decision.
 type Traced struct {
-	Caller                   Span   // nil if there is none
-	TraceParent, TraceState  string // the headers, which may be malformed
+	Caller                   Span   // nil if the caller has no span
+	TraceParent, TraceState  string // headers of the call, possibly malformed
 	InProcess                bool
 	Began, Planned, Answered time.Time // the last two are when the store was asked, and had answered
 

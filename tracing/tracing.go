@@ -29,7 +29,7 @@ type parent struct{ trace.SpanContext }
 
 func (p *parent) Trace() string { return p.TraceID().String() }
 
-// Caller returns the span in a context; nil if it has none.
+// Caller returns the span in a context, or nil if the context has no span.
 func (t Tracer) Caller(ctx context.Context) ratelimit.Span {
 	if caller := trace.SpanContextFromContext(ctx); caller.IsValid() {
 		return &parent{caller}

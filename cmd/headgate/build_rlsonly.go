@@ -1,6 +1,6 @@
 //go:build rlsonly
 
-// The tag nethttpomithttp2 leaves HTTP/2 out of net/http, which offers it to clients and servers all the same.
+// With the tag nethttpomithttp2 net/http has no HTTP/2, but still offers it in TLS handshakes. These lines stop that.
 //
 //go:debug http2server=0
 //go:debug http2client=0

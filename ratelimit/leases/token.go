@@ -71,7 +71,7 @@ func newSecret(text []byte) *secret {
 	return s
 }
 
-// works is the memory in which tokens are made and read. No part of a token stays in it.
+// works pools the memory in which tokens are made and read. Results are copies.
 var works = sync.Pool{New: func() any { return &work{body: make([]byte, 0, 512), text: make([]byte, 0, 512)} }}
 
 type work struct{ body, text []byte }
@@ -169,7 +169,7 @@ func (s *Signer) Parse(token string, l *Lease) error {
 	return nil
 }
 
-// signed reports whether one of the secrets made mac. It needs space.
+// signed reports whether one of the secrets made mac. It overwrites the capacity of space.
 func (s *Signer) signed(body, mac, space []byte) bool {
 	for _, secret := range *s.secrets.Load() {
 		if hmac.Equal(mac, secret.appendMAC(space, body)) {

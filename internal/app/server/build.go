@@ -9,7 +9,7 @@ import (
 	_ "github.com/headgate-rls/headgate/backends/sqlstore"
 )
 
-// httpProtocols are those of net/http in this build.
+// httpProtocols are the protocols of net/http in this build, by their names in ALPN.
 var httpProtocols = []string{"h2", "http/1.1"}
 
 // openers are the additions, in the order in which they are opened: candidates need policies.

@@ -12,7 +12,8 @@ import (
 	_ "github.com/headgate-rls/headgate/backends/redis" // the store that this build has beside memory
 )
 
-// httpProtocols are those of net/http in this build, in which nethttpomithttp2 may leave out HTTP/2.
+// httpProtocols are the protocols of net/http in this build, by their names in ALPN. The tag nethttpomithttp2 removes
+// HTTP/2 from net/http.
 var httpProtocols = []string{"http/1.1"}
 
 // openers are the additions, in the order in which they are opened.
@@ -21,8 +22,8 @@ var openers = []opener{warnOfTracing, openCapture}
 // openVerifier is never called: --admin-jwks is an error in this build.
 func openVerifier(*server) (func(context.Context, string) (string, error), error) { return nil, nil }
 
-// describe does nothing: this build has no reflection.
-func describe(*grpc.Server) {}
+// registerReflection does nothing: this build has no reflection.
+func registerReflection(*grpc.Server) {}
 
 // warnOfTracing warns that this build sends no traces if the environment asks for them, also by a misspelt value.
 func warnOfTracing(_ context.Context, s *server) (*addition, error) {

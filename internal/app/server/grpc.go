@@ -270,7 +270,7 @@ func (f *grpcFront) grpcEndpoint(name string, l net.Listener, conf *tls.Config, 
 		Timeout: f.conf.BackendTimeout, Log: f.log, Count: f.metrics.logs.Count, Panics: f.panics,
 	})
 	healthpb.RegisterHealthServer(g, f.phase.health)
-	describe(g)
+	registerReflection(g)
 	return &endpoint{name: name, listener: l, serve: serveGRPC(g), drain: drainGRPC(g), stop: g.Stop}
 }
 

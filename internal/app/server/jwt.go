@@ -11,7 +11,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/web"
 )
 
-// openVerifier returns what verifies JWTs for the guard, and has their keys read in the background.
+// openVerifier returns a function that verifies JWTs for the guard. An addition reads their keys in the background.
 func openVerifier(s *server) (func(ctx context.Context, token string) (subject string, err error), error) {
 	c := &s.conf.Admin
 	verifier, err := jwks.New(jwks.Config{Source: c.JWKS, Issuer: c.Issuer, Audience: c.Audience, Leeway: c.Leeway,

@@ -17,16 +17,16 @@ import (
 	"github.com/headgate-rls/headgate/internal/wire/transport"
 )
 
-// describe makes g describe its services by reflection, by which some gateways find methods.
-func describe(g *grpc.Server) {
+// registerReflection makes g answer reflection, by which some gateways find methods.
+func registerReflection(g *grpc.Server) {
 	for _, m := range transport.Methods {
-		describeService(m.Service)
+		registerService(m.Service)
 	}
 	reflection.Register(g)
 }
 
-// describeService registers the file that describes a service with messages of Envoy, unless there is one.
-func describeService(service string) {
+// registerService registers a file that describes a service with messages of Envoy, unless one is registered.
+func registerService(service string) {
 	name := protoreflect.FullName(service)
 	if _, err := protoregistry.GlobalFiles.FindDescriptorByName(name); err == nil {
 		return

@@ -22,7 +22,7 @@ import (
 
 // Config says which tokens are accepted. All fields but Now must be set.
 type Config struct {
-	// Source is where the keys are: a URL that nobody else can answer for, or the name of a file.
+	// Source is the file that has the keys, or a URL: https, or http of this host. New does not check that.
 	Source string
 	// Issuer and Audience are what the claims iss and aud must have.
 	Issuer, Audience string

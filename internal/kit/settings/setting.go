@@ -138,7 +138,7 @@ func Needs(ok func() bool, message string) Option {
 	return func(s *Setting) { Want(func() bool { return s.zero() || ok() }, message)(s) }
 }
 
-// Missing returns the setting for a program that lacks its feature. To set it is an error, which says what to do.
+// Missing returns the setting for a program that lacks its feature. Setting it is an error that says what to do.
 func (s Setting) Missing(why, remedy string) Setting {
 	s.Help, s.checks = why, nil
 	Needs(func() bool { return false }, "is "+why+": "+remedy)(&s)

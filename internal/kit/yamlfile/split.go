@@ -143,7 +143,7 @@ func (l *List) texts(from, to int) (list [][]byte) {
 	return list
 }
 
-// decodeItems returns the sequence in a text; nil if there is none.
+// decodeItems returns the sequence in a text, or nil if the text has no sequence.
 func decodeItems(text []byte) (*yaml.Node, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil || len(document.Content) == 0 {

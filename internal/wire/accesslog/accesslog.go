@@ -17,7 +17,7 @@ func Register(srv grpc.ServiceRegistrar, s Leases, conf Config) {
 	srv.RegisterService(&serviceDesc, newServer(s, conf))
 }
 
-// serviceDesc describes envoy.service.accesslog.v3.AccessLogService. Its generated code brings the types of all logs.
+// serviceDesc describes envoy.service.accesslog.v3.AccessLogService. The generated package would link all log types.
 var serviceDesc = grpc.ServiceDesc{
 	ServiceName: "envoy.service.accesslog.v3.AccessLogService",
 	HandlerType: (*streamServer)(nil),
