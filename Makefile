@@ -73,10 +73,11 @@ notify: setup ## start the notification gateway with PostgreSQL, Kafka and Redis
 setup: ## install the servers that the tests talk to
 	@./scripts/setup-testenv.sh
 
-# These tests run headgate behind real servers: test/attack, chaos, e2e, soak.
+# These tests run headgate behind real servers: test/attack, chaos, e2e, soak. lint has vetted all. Three packages
+# at a time keep two cores busy, as tests wait.
 check: lint ## check format, vet, staticcheck and the tests that need no server, in four minutes
 	@echo "== tests that need no server"
-	@HEADGATE_TEST_SERVERS=none go test -short $$(go list ./... | grep -Ev '/test/(attack|chaos|e2e|soak)$$$$')
+	@HEADGATE_TEST_SERVERS=none go test -short -vet=off -p 3 $$(go list ./... | grep -Ev '/test/(attack|chaos|e2e|soak)$$$$')
 
 # Every part runs even when an earlier one failed, so that one run shows all
 # that is broken; only without the servers there is no point in going on.
@@ -92,7 +93,7 @@ test: setup ## run lint and all tests on all servers, many in a short form, and 
 	run() { \
 		bin/gotestsum --format standard-quiet --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test \
 			--rerun-fails-abort-on-data-race --rerun-fails-report="$$report.again.$$1" --packages "$$(go list ./... | grep -E $$2)" -- \
-			$$3 -timeout $(TEST_TIMEOUT); \
+			$$3 -vet=off -timeout $(TEST_TIMEOUT); \
 	}; \
 	if HEADGATE_TEST_MUSTRUN=$$(go run ./test/testenv/engines list); then \
 		go -C tools/gotestsum build -o ../../bin/gotestsum gotest.tools/gotestsum && \
@@ -162,21 +163,20 @@ oracle-test: ## limits, slots and policies on a real Oracle Database Free, in co
 releasetest: setup ## make a release twice and compare them; start what is in it (some minutes)
 	HEADGATE_TEST_LONG=1 go test -count=1 -v -timeout 60m ./test/release
 
+# The tags only add files, so that one look sees everything.
 lint: ## check formatting, vet, staticcheck, tools/lint, go.mod and the scripts
 	@echo "== gofmt"
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	@echo "== go vet"
-	@go vet ./...
-	@go vet -tags chaos,soak,egtest ./test/chaos ./test/soak ./test/egtest
-	@echo "== staticcheck"
-	@go tool staticcheck ./...
-	@go tool staticcheck -tags chaos,soak,egtest ./test/chaos ./test/soak ./test/egtest
+	@go vet -tags chaos,soak,egtest ./...
 	@go vet -tags godror ./internal/kit/sqldb ./slots/sqlstore
+	@echo "== staticcheck"
+	@go tool staticcheck -tags chaos,soak,egtest ./...
 	@go tool staticcheck -tags godror ./internal/kit/sqldb ./slots/sqlstore
 	@echo "== tools/lint: ineffassign, nilness, unusedwrite, unparam, errcheck, misspell"
 	@go -C tools/lint build -o ../../bin/lint .
-	@go vet -vettool=bin/lint ./...
+	@go vet -vettool=bin/lint -tags chaos,soak,egtest ./...
 	@go -C tools/lint build -o ../../bin/unparam mvdan.cc/unparam
 	@bin/unparam ./...
 	@go -C tools/lint build -o ../../bin/errcheck github.com/kisielk/errcheck
