@@ -90,8 +90,8 @@ type Config struct {
 	NodeFailures int
 	NodeDelay    time.Duration
 
-	// Now is the wall clock. With the layout Envoy it says how long keys must live. Nil means that
-	// a script decides all, and not only what needs one.
+	// Now is the wall clock, by which keys are expected to expire. Nil means that a script decides all, and not only
+	// what needs one.
 	Now func() time.Time `json:"-"`
 	// Panics of what runs in the background are reported to it; nil means to
 	// the logger.

@@ -18,6 +18,8 @@ type counter struct {
 	need     time.Duration // for which it must live
 	life     int64         // ms to live, if it is made
 	known    bool          // to live long enough
+	op       *limit.Op     // of a window: one of its ops
+	start    limit.Instant // of the window; 0 if there is none
 
 	count int64 // before the op that is decided next
 	state state

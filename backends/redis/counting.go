@@ -35,22 +35,25 @@ import (
 type counting struct {
 	*servers
 	*packer
-	script  func(ctx context.Context, reqs []limit.Request, out []limit.Verdict)
+	script  takeFunc
 	ends    *ends
 	refused atomic.Bool // the server knows no such command, or its user may not use it
 	batches sync.Pool   // of *batch
 }
 
-func newCounting(s *servers, p *packer) *counting {
-	c := &counting{servers: s, packer: p, ends: newEnds(s.cfg.Now)}
-	c.batches.New = func() any { return &batch{at: map[uint64]*counter{}} }
+// A takeFunc decides requests.
+type takeFunc func(ctx context.Context, reqs []limit.Request, out []limit.Verdict)
+
+func newCounting(s *servers, p *packer, script takeFunc) *counting {
+	c := &counting{servers: s, packer: p, script: script, ends: newEnds(s.cfg.Now)}
+	c.batches.New = func() any { return newBatch() }
 	return c
 }
 
 // serves reports whether a slice can be decided without the script. The script decides the first slice with an
 // instant, because its answer has the time of Redis.
 func (c *counting) serves(reqs []limit.Request) bool {
-	return c != nil && c.compared.Load() && !c.refused.Load() && !slices.ContainsFunc(reqs, needsScript)
+	return c.compared.Load() && !c.refused.Load() && !slices.ContainsFunc(reqs, needsScript)
 }
 
 func needsScript(req limit.Request) bool {
@@ -69,10 +72,21 @@ type batch struct {
 	counters []*counter
 	used     int
 	at       map[uint64]*counter // by hash
+	hashes   []uint64            // of the keys of all ops, in order; of windows
 	ops      []*counter          // of all valid requests, in order
 	text     []byte              // of all keys
 	cmds     []redis.Cmder
+	clock    *redis.TimeCmd
 	odd      []oddRequest
+}
+
+func newBatch() *batch {
+	return &batch{at: map[uint64]*counter{}, clock: redis.NewTimeCmd(context.Background(), "time")}
+}
+
+func (b *batch) reset() {
+	clear(b.at)
+	b.used, b.hashes, b.ops, b.text, b.odd = 0, b.hashes[:0], b.ops[:0], b.text[:0], b.odd[:0]
 }
 
 // An oddRequest is one that the script has to decide.
@@ -83,13 +97,16 @@ type oddRequest struct {
 
 // take decides reqs, and has the script decide those that it cannot.
 func (c *counting) take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
+	if !c.serves(reqs) {
+		c.script(ctx, reqs, out)
+		return
+	}
 	b := c.batches.Get().(*batch)
 	defer c.batches.Put(b)
-	clear(b.at)
-	b.used, b.ops, b.text, b.odd = 0, b.ops[:0], b.text[:0], b.odd[:0]
+	b.reset()
 	c.add(b, reqs, out)
 	c.send(ctx, b)
-	b.decide(c.packer, reqs, out)
+	b.decide(reqs, out, c.saturates)
 	if len(b.odd) == 0 {
 		return
 	}
@@ -121,7 +138,9 @@ func (c *counting) add(b *batch, reqs []limit.Request, out []limit.Verdict) {
 		at := c.told(req.At)
 		for j := range req.Ops {
 			op := &req.Ops[j]
-			k, window := c.counter(b, op, at), op.Limit.Window()
+			from, window := len(b.text), op.Limit.Window()
+			b.text = c.appendKey(b.text, op, at)
+			k := b.counter(from, c.ends.hash(b.text[from:]))
 			// The instant is in whole seconds, and may run at a pace of its own: see put in envoy.lua.
 			need := op.Limit.WindowEnd(at).Sub(min(wall, at+c.step))
 			k.need = max(k.need, need)
@@ -132,11 +151,8 @@ func (c *counting) add(b *batch, reqs []limit.Request, out []limit.Verdict) {
 	}
 }
 
-// counter returns that of op. Ops with one key share it.
-func (c *counting) counter(b *batch, op *limit.Op, at limit.Instant) *counter {
-	from := len(b.text)
-	b.text = c.appendKey(b.text, op, at)
-	hash := c.ends.hash(b.text[from:])
+// counter returns that of the key that the text has from there on. Ops with one key share it.
+func (b *batch) counter(from int, hash uint64) *counter {
 	if k := b.at[hash]; k != nil && bytes.Equal(b.text[k.from:k.to], b.text[from:]) {
 		b.text = b.text[:from]
 		return k
@@ -270,7 +286,7 @@ func (c *counting) note(err error) {
 	noCommand := strings.HasPrefix(text, "ERR unknown command") ||
 		strings.HasPrefix(text, "NOPERM") && strings.Contains(text, "command")
 	if noCommand && !c.refused.Swap(true) {
-		c.log.Warn("Redis refuses a command that saves it work with layout=envoy; until the next start a script counts",
+		c.log.Warn("Redis refuses a command that saves it work; until the next start a script counts",
 			"remedy", "give the Redis user +incrby +pttl +pexpire", "error", err)
 	}
 }
@@ -281,8 +297,22 @@ func unknown(err error) error {
 	return fmt.Errorf("%w: %v", kindOf(err), err)
 }
 
+// A decider decides a request whose counters have all counted, and reports whether it can.
+type decider func(req *limit.Request, v *limit.Verdict, counters []*counter) bool
+
+// saturates is a decider: what has no room has been counted all the same.
+func (c *counting) saturates(req *limit.Request, v *limit.Verdict, counters []*counter) bool {
+	v.At, v.Admitted = c.whole(req.At), true
+	for j, k := range counters {
+		op, out, at := &req.Ops[j], &v.Outcomes[j], c.told(req.At)
+		k.decide(op, op.Limit.WindowEnd(at).Sub(at), out)
+		v.Admitted = v.Admitted && (out.Admitted || op.Shadow)
+	}
+	return true
+}
+
 // decide fills the verdicts of requests whose counters have all counted, and gathers those that are odd.
-func (b *batch) decide(p *packer, reqs []limit.Request, out []limit.Verdict) {
+func (b *batch) decide(reqs []limit.Request, out []limit.Verdict, decides decider) {
 	ops := b.ops
 	for i := range reqs {
 		req, v := &reqs[i], &out[i]
@@ -297,24 +327,17 @@ func (b *batch) decide(p *packer, reqs []limit.Request, out []limit.Verdict) {
 				worst = k
 			}
 		}
-		switch worst.state {
-		case lost:
+		switch {
+		case worst.state == lost:
 			v.Reset(0)
 			v.Err = unknown(worst.err)
 			for j, k := range counters {
 				k.count += req.Ops[j].Cost // later requests find what was added
 			}
-		case odd:
+		case worst.state == odd || !decides(req, v, counters):
 			b.odd = append(b.odd, oddRequest{i, counters})
 			for _, k := range counters {
 				k.state = max(k.state, odd) // the script decides later requests, too
-			}
-		default:
-			v.At, v.Admitted = p.whole(req.At), true
-			for j, k := range counters {
-				op, out, at := &req.Ops[j], &v.Outcomes[j], p.told(req.At)
-				k.decide(op, op.Limit.WindowEnd(at).Sub(at), out)
-				v.Admitted = v.Admitted && (out.Admitted || op.Shadow)
 			}
 		}
 	}

@@ -33,6 +33,8 @@ func openCounting(t *testing.T, url string) *Backend {
 	return b
 }
 
+func countsOf(b *Backend) *counting { return b.counts.(*counting) }
+
 // hit is one op that counts what it refuses, whatever becomes of others.
 func hit(t *testing.T, text string, most, cost int64) limit.Op {
 	return limit.Op{Key: textKey(text), Limit: fixed(t, most, time.Hour, limit.Saturate), Cost: cost, Each: true}
@@ -158,7 +160,7 @@ func (m *sliceMaker) disturb(c *redis.Client, counting, script *Backend, at limi
 			}
 		}
 		if !gone { // who has seen a key's end believes in it
-			counting.counts.ends = newEnds(time.Now)
+			countsOf(counting).ends = newEnds(time.Now)
 		}
 	}
 	if m.IntN(8) > 0 {
@@ -214,11 +216,11 @@ func TestCountingLeavesNoKeyWithoutAnEnd(t *testing.T) {
 	all := 1
 	for n := 1; n <= all; n++ {
 		c.FlushDB(t.Context())
-		batch := &batch{at: map[uint64]*counter{}}
-		b.counts.add(batch, reqs, make([]limit.Verdict, 1))
-		batch.commands(b.counts.ends)
+		batch := newBatch()
+		countsOf(b).add(batch, reqs, make([]limit.Verdict, 1))
+		batch.commands(countsOf(b).ends)
 		all = len(batch.cmds)
-		b.counts.exec(t.Context(), batch.cmds[:n])
+		countsOf(b).exec(t.Context(), batch.cmds[:n])
 		wantLives(t, c)
 	}
 	if all < 4 {
@@ -276,13 +278,18 @@ func TestCountingFindsKeysWithoutAnEndToTheLast(t *testing.T) {
 func TestCountingTellsKeysApart(t *testing.T) {
 	b, at := open(t, "redis://localhost?layout=envoy"), thisHour()
 	x, y := hit(t, "d_a_", 9, 1), hit(t, "d_b_", 9, 1)
-	batch := &batch{at: map[uint64]*counter{}}
-	k := b.counts.counter(batch, &x, at)
-	batch.at[b.counts.ends.hash([]byte(keyAt(b, y, at)))] = k
-	if b.counts.counter(batch, &y, at) == k {
+	batch := newBatch()
+	counterOf := func(op *limit.Op) *counter {
+		from := len(batch.text)
+		batch.text = b.appendKey(batch.text, op, at)
+		return batch.counter(from, 7)
+	}
+	k := counterOf(&x)
+	if counterOf(&y) == k {
 		t.Error("another key has the same counter")
 	}
-	if b.counts.counter(batch, &x, at) != k {
+	batch.at[7] = k
+	if counterOf(&x) != k {
 		t.Error("one key has two counters")
 	}
 }
@@ -402,14 +409,14 @@ func TestCountingFindsWhatFailedRequestsHaveAdded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	counts := newCounting(&servers{cfg: Config{Now: time.Now}}, p)
+	counts := newCounting(&servers{cfg: Config{Now: time.Now}}, p, nil)
 	reqs := []limit.Request{{At: at, Ops: []limit.Op{hit(t, "d_a_", 5, 3), hit(t, "d_b_", 5, 3)}},
 		{At: at, Ops: []limit.Op{hit(t, "d_a_", 5, 3)}}}
 	out := make([]limit.Verdict, 2)
-	batch := &batch{at: map[uint64]*counter{}}
+	batch := newBatch()
 	counts.add(batch, reqs, out)
 	batch.counters[1].state, batch.counters[1].err = lost, errors.New("broken")
-	batch.decide(p, reqs, out)
+	batch.decide(reqs, out, counts.saturates)
 	if !errors.Is(out[0].Err, backends.ErrUnavailable) || errors.Is(out[0].Err, backends.ErrNotApplied) {
 		t.Errorf("the request that failed: %+v", out[0])
 	}

@@ -229,7 +229,7 @@ local function unlock()
   return #new > 0
 end
 
-local partly = input[1] >= 8 and unlock()
+local partly = input[1] >= 16 and unlock()
 for k = 1, #keys do
   if lives[k] and stored[k] <= EXACT then
     call('SET', keys[k], string.format('%.0f', counts[k]), 'EX', string.format('%.0f', lives[k]))

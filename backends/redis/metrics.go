@@ -77,8 +77,8 @@ func (b *Backend) Figures() []metrics.Row {
 			func(s Stats) float64 { return float64(s.PoolTimeouts) }),
 		counter("headgate_redis_script_calls_total", "Calls of the script that decides.",
 			func(s Stats) float64 { return float64(s.Calls) }),
-		counter("headgate_redis_counted_slices_total", "Slices of requests that were counted without the script, with "+
-			"layout=envoy.", func(s Stats) float64 { return float64(s.Counted) }),
+		counter("headgate_redis_counted_slices_total", "Slices of requests that were counted by INCRBY, without the "+
+			"script.", func(s Stats) float64 { return float64(s.Counted) }),
 		counter("headgate_redis_script_loads_total", "Script calls that had to send the text of the script.",
 			func(s Stats) float64 { return float64(s.NoScript) }),
 		counter("headgate_redis_refunds_total", "Refunds on a Cluster: what a refused request over several slots took from "+

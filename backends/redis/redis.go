@@ -19,8 +19,13 @@ type Backend struct {
 	*packer
 	refunds refunds
 	split   splitter  // for a Cluster
-	counts  *counting // nil: all is decided by the script
+	counts  taker     // what needs no script; nil: the script decides all
 	scratch sync.Pool // of *scratch
+}
+
+// A taker decides requests.
+type taker interface {
+	take(ctx context.Context, reqs []limit.Request, out []limit.Verdict)
 }
 
 var (
@@ -42,9 +47,11 @@ func Open(_ context.Context, c Config, log *slog.Logger) (*Backend, error) {
 	}
 	b := &Backend{servers: s, packer: p, refunds: refunds{servers: s, packer: p}}
 	b.split = splitter{s, p, &b.refunds}
-	if p.windows && s.cluster == nil && c.Now != nil {
-		b.counts = newCounting(s, p)
-		b.counts.script = b.takeByScript
+	if s.cluster == nil && c.Now != nil {
+		counts := newCounting(s, p, b.takeByScript)
+		if b.counts = counts; !p.windows {
+			b.counts, p.numbers = &windows{counts}, flagNumbers
+		}
 	}
 	b.scratch.New = func() any { return &scratch{} }
 	return b, nil
@@ -71,7 +78,7 @@ func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 	}
 	ctx, cancel := b.bounded(ctx)
 	defer cancel()
-	if b.counts.serves(reqs) {
+	if b.counts != nil {
 		b.counts.take(ctx, reqs, out)
 		return
 	}

@@ -565,7 +565,8 @@ func TestForeignDataFailsOnlyItsRequests(t *testing.T) {
 			name := b.ownKey(k)
 			for what, spoil := range map[string]func(){
 				"hash":   func() { c.HSet(ctx, name, "a", "b") },
-				"string": func() { c.Set(ctx, name, "7", 0) },
+				"string": func() { c.Set(ctx, name, "7.", 0) },
+				"number": func() { c.Set(ctx, name, "9234567890123456789", 0) }, // as long as that of a window
 				"binary": func() { c.Set(ctx, name, string([]byte{byte(a)})+strings.Repeat("\xff", 24), 0) },
 				"list":   func() { c.RPush(ctx, name, "a", "b") },
 				"zset":   func() { c.ZAdd(ctx, name, redis.Z{Score: -5e15, Member: "x"}) },
@@ -728,12 +729,22 @@ func TestOldStateCountsOn(t *testing.T) {
 	}
 	take(9)
 	name := b.ownKey(k)
-	c.Set(ctx, name, c.Get(ctx, name).Val()[:25], time.Minute)
+	start := time.Now().Truncate(24 * time.Hour)
+	c.Set(ctx, name, string(packed(1, float64(start.UnixMicro()), 1, 0)), time.Minute)
 	take(8)
 	if ttl := c.PTTL(ctx, name).Val(); ttl < out[0].Outcomes[0].Reset {
 		t.Errorf("the key lives for %v", ttl)
 	}
 	take(7)
+}
+
+// packed is a state in its older form.
+func packed(tag byte, figures ...float64) []byte {
+	b := []byte{tag}
+	for _, f := range figures {
+		b = appendFloat(b, f)
+	}
+	return b
 }
 
 // TestFewerRightsAreEnough: commands that only save time are not needed.

@@ -76,8 +76,12 @@ const (
 	flagOthers = 4 // or sliding windows and token buckets
 )
 
-// flagFull: Redis has declined the call once. What is there is decided all the same.
-const flagFull = 8
+const (
+	// flagNumbers: INCRBY counts as well, in windows that are numbers.
+	flagNumbers = 8
+	// flagFull: Redis has declined the call once. What is there is decided all the same.
+	flagFull = 16
+)
 
 // headerSize is that of what a blob begins with: flags and two counts.
 const headerSize = 3 * 8

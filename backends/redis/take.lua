@@ -6,8 +6,9 @@
 -- ARGV[1]  the slice as doubles (little endian, written by call in Go):
 --          flags (1 zset layout: instants in whole milliseconds; 2 all requests are
 --          simple and all limits fixed windows, or 4 also sliding windows and token
---          buckets, none of which is charged below zero; 8 the server has said that it
---          is full, and there is one request), number of requests, number of limits
+--          buckets, none of which is charged below zero; 8 INCRBY counts as well, in
+--          windows that are numbers; 16 the server has said that it is full, and there
+--          is one request), number of requests, number of limits
 --          request: instant (negative = this server's clock), shape: 8 * ops
 --                   + 3 settlement or 2 refund or 1 simple
 --                   + 4 one op is about a lease, the others are as in a simple request
@@ -67,6 +68,7 @@ local MOST = 4000 -- values that fit on Lua's stack at once
 local PARTS = 64 -- limit.debtRecords
 local SHORT = 600 -- elements of a list that is read as a whole
 local HELD_BACK = 1048576 -- the key that holds an op back is counted in this
+local FIRST, STARTS, UNITS, NEAR = 100000000, 800000000, 10000000000, 100000000000000 -- of such numbers; three years
 
 -- encode returns the first n numbers of list as doubles.
 local function encode(list, n)
@@ -79,7 +81,7 @@ local function encode(list, n)
   return table.concat(parts)
 end
 
-local zset, full = input[1] % 2 == 1, input[1] >= 8
+local zset, full = input[1] % 2 == 1, input[1] >= 16
 local limits = size - 6 * input[3] + 1 -- where the first limit is
 
 for l = limits, size, 6 do
@@ -108,10 +110,12 @@ local function read(...)
 end
 
 -- Counters and buckets: a string of a tag, the three figures of limit.State,
--- and the second of the server's clock until which the key is known to live. They
--- are read once per slice and written once, at its end. In a run a state is a
--- table that never changes: at, n, m, that second, its tag, and, if it is to be
--- written, for how long it is of use.
+-- and the second of the server's clock until which the key is known to live. A fixed
+-- window that is charged alone can be a whole number instead, so that INCRBY counts without
+-- this script: nine digits, 10^8 + (the second of its start modulo 8 * 10^8), and ten
+-- for its units. Its key expires after it, and that second is 1. States are read once per slice and written once, at its end. In a run a
+-- state is a table that never changes: at, n, m, that second, its tag, and, if it is
+-- to be written, for how long it is of use.
 
 local function load_state(k, algorithm)
   if algorithm == CALENDAR then algorithm = FIXED end -- they have one state
@@ -121,7 +125,7 @@ local function load_state(k, algorithm)
   -- MGET returns nothing for keys of foreign types, as for missing ones, and no
   -- error if the user may not read a key.
   local raw = stored[k] or read('GET', keys[k])
-  local s
+  local s, fresh = nil, false
   if raw then
     local tag, at, n, m, lives
     if #raw == 29 then
@@ -129,9 +133,20 @@ local function load_state(k, algorithm)
     elseif #raw == 25 then -- written without that second
       tag, at, n, m = unpack_('<Bddd', raw)
       lives = 0
+    elseif #raw == 19 then
+      local start, units = tonumber(raw:sub(1, 9)), tonumber(raw:sub(10))
+      if start and units and start >= FIRST and start < FIRST + STARTS and start % 1 == 0 then
+        local second = floor(precise / 1000000)
+        tag, n, m, lives = FIXED, units, 0, 1
+        at = (second + (start - FIRST - second + STARTS / 2) % STARTS - STARTS / 2) * 1000000
+      end
+    elseif algorithm == FIXED and #raw < 8 and not string.find(raw, '%D') then
+      -- INCRBY has met no key and has made one. It is written anew, to expire.
+      tag, at, n, m, lives = FIXED, 0, 0, 0, 0
+      fresh = 0
     end
     if tag ~= algorithm or not (at >= 0 and at <= EXACT and n >= 0 and n <= EXACT and m >= 0 and m <= EXACT) then return nil end
-    s = {at, n, m, lives, tag, false}
+    s = {at, n, m, lives, tag, fresh}
   elseif raw == false then
     s = {0, 0, 0, 0, algorithm, false}
   else
@@ -2065,6 +2080,12 @@ end
 -- that a Ping, which writes such a state, tries the command that all depends on.
 local function write(k, s)
   local life, tag = s[6] + MARGIN, s[5]
+  if s[4] == 1 and tag == FIXED and s[6] > 0 and s[6] <= NEAR and math.abs(s[1] - precise) <= NEAR
+      and s[1] % 1000000 == 0 and s[2] < UNITS / 2 and s[3] == 0 then
+    local number = string.format('%d%010d', FIRST + s[1] / 1000000 % STARTS, s[2])
+    call('SET', keys[k], number, 'PX', ceil((life + MARGIN) / 1000))
+    return
+  end
   if s[6] > 0 and precise + life <= s[4] * 1000000 then
     local r = pcall_('SETRANGE', keys[k], '0', pack('<BdddI4', tag, s[1], s[2], s[3], s[4]))
     if type(r) == 'number' then return end
@@ -2087,7 +2108,8 @@ local function unlock()
     end
   end
   if not first then return false end
-  pcall_('PEXPIRE', keys[first], max(states[first][4] * 1000 - floor(precise / 1000), 1))
+  local s = states[first]
+  pcall_('PEXPIRE', keys[first], max(s[4] * 1000 - floor(precise / 1000), ceil(s[6] / 1000), 1))
   for i = 1, #new do new[i][6] = false end
   return #new > 0
 end
@@ -2110,6 +2132,7 @@ local call, pcall_ = redis.call, redis.pcall
 local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
 local keys, blob = KEYS, ARGV[1]
 local NEVER, EXACT, MARGIN, MOST = -1, 4503599627370496, 1000000, 4000 -- as in general
+local FIRST, STARTS, UNITS, NEAR = 100000000, 800000000, 10000000000, 100000000000000 -- as in general
 local FIXED, BUCKET = 1, 4
 
 local size, input = #blob / 8, {}
@@ -2132,25 +2155,31 @@ local clock = input[1] % 2 == 1 and precise - precise % 1000 or precise
 -- windows. The state of key k, which general calls s, begins at 5 * k of the list s here:
 -- its tag (0 may be an unused key), then at, n, m, and the second until which it lives.
 
-local n, others = #keys, input[1] >= 4
-if input[1] < 2 or input[1] >= 8 or n * 5 > MOST or size > MOST then return general(input, size, clock, precise) end
+local n, others, numbered = #keys, input[1] % 8 >= 4, input[1] % 16 >= 8
+if input[1] % 8 < 2 or input[1] >= 16 or n * 5 > MOST or size > MOST then return general(input, size, clock, precise) end
 local limits = size - 6 * input[3] + 1 -- where the first limit is
 local stored = n > 1 and pcall_('MGET', unpack(keys)) or {pcall_('GET', keys[1])}
 if stored.err then return general(input, size, clock, precise) end
-local unused = others and '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' or '\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+local s, numbers = {0, 0, 0, 0}, {} -- of windows that are numbers: at i the units, at i + 1 the start
+local second = floor(precise / 1000000)
 for k = 1, n do
-  local raw = stored[k] or n > 1 and pcall_('GET', keys[k])
+  local i, raw = 5 * k, stored[k] or n > 1 and pcall_('GET', keys[k])
   if not raw then
-    stored[k] = unused
-  elseif #raw ~= 29 or others and raw:byte() == 0 then -- an error has no length
+    s[i], s[i + 1], s[i + 2], s[i + 3], s[i + 4] = others and 0 or FIXED, 0, 0, 0, 0
+  elseif #raw == 29 then -- an error has no length
+    local tag, at, used, m, till = unpack_('<BdddI4', raw)
+    if tag == 0 or not others and tag ~= FIXED then return general(input, size, clock, precise) end
+    if not (at >= 0 and used >= 0 and m >= 0 and at <= EXACT and used <= EXACT and m <= EXACT) then return general(input, size, clock, precise) end
+    s[i], s[i + 1], s[i + 2], s[i + 3], s[i + 4] = tag, at, used, m, till
+  elseif #raw == 19 then -- as in load_state
+    local start, units = tonumber(raw:sub(1, 9)), tonumber(raw:sub(10))
+    if not (start and units and start >= FIRST and start < FIRST + STARTS and start % 1 == 0 and units >= 0) then return general(input, size, clock, precise) end
+    local at = (second + (start - FIRST - second + STARTS / 2) % STARTS - STARTS / 2) * 1000000
+    numbers[i], numbers[i + 1] = units, at
+    s[i], s[i + 1], s[i + 2], s[i + 3], s[i + 4] = FIXED, at, units, 0, 0
+  else
     return general(input, size, clock, precise)
   end
-end
-local s = {0, 0, 0, 0, unpack_('<' .. rep('BdddI4', n), table.concat(stored))}
-for i = 5, 5 * n, 5 do
-  local at, used, m = s[i + 1], s[i + 2], s[i + 3]
-  if not others and s[i] ~= FIXED then return general(input, size, clock, precise) end
-  if not (at >= 0 and used >= 0 and m >= 0 and (at + used + m <= EXACT or at <= EXACT and used <= EXACT and m <= EXACT)) then return general(input, size, clock, precise) end
 end
 
 -- other decides an op of another algorithm as sliding_window and token_bucket
@@ -2222,11 +2251,12 @@ if others then
 end
 
 local out, filled, lives = {clock}, 1, {unpack(keys)} -- by key: its life, or itself if it has not changed
+local alone, injected = {}, false -- keys of ops that are requests; some request brings its instant
 local changed, thirds = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, {} -- by the request: in fours a place, at, n, and a life; m
 local p = 4
 for _ = 1, input[2] do
   local now, shape = input[p], input[p + 1]
-  if now < 0 then now = clock end
+  if now < 0 then now = clock else injected = true end
   local since = now < precise and now or precise
   local from, to = p + 2, p + (shape - 1) / 8 * 3 - 1
   local status, admitted, changes = filled + 1, true, 0
@@ -2267,7 +2297,7 @@ for _ = 1, input[2] do
           used = used + cost
           if used < 0 then used = 0 end
           if from == to then -- alone: it is admitted
-            s[k + 1], s[k + 2], lives[k / 5] = start, used, start + win - since
+            s[k + 1], s[k + 2], lives[k / 5], alone[k] = start, used, start + win - since, numbered
           else
             if others then thirds[changes + 1] = s[k + 3] end
             changed[changes + 1], changed[changes + 2], changed[changes + 3], changed[changes + 4] = k, start, used, start + win - since
@@ -2346,11 +2376,19 @@ for _ = 1, input[2] do
 end
 for k = 1, n do
   local i, key, life = 5 * k, keys[k], lives[k]
-  if life ~= key and not (life > 0 and precise + life + MARGIN <= s[i + 4] * 1000000
-      and pcall_('SETRANGE', key, '1', others and pack('<ddd', s[i + 1], s[i + 2], s[i + 3]) or pack('<dd', s[i + 1], s[i + 2])) == 29) then
+  local at, used, units = s[i + 1], s[i + 2], numbers[i]
+  if life == key then -- nothing to write
+  elseif units and at == numbers[i + 1] and used < UNITS / 2 and not injected
+      and tonumber(pcall_('INCRBY', key, used - units == 1 and '1' or used - units)) then -- its key lives long enough
+  elseif (units or alone[i]) and s[i] == FIXED and life > 0 and life <= NEAR and at - precise <= NEAR and precise - at <= NEAR
+      and at % 1000000 == 0 and used < UNITS / 2 and s[i + 3] == 0 then
+    local number = string.format('%d%010d', FIRST + at / 1000000 % STARTS, used)
+    call('SET', key, number, 'PX', ceil((life + 2 * MARGIN) / 1000))
+  elseif not (life > 0 and precise + life + MARGIN <= s[i + 4] * 1000000
+      and pcall_('SETRANGE', key, '1', others and pack('<ddd', at, used, s[i + 3]) or pack('<dd', at, used)) == 29) then
     life = life + 2 * MARGIN -- see write
     local till = min(floor((precise + life) / 1000000), 4294967295)
-    call('SET', key, pack('<BdddI4', s[i], s[i + 1], s[i + 2], s[i + 3], till), 'PX', ceil(life / 1000))
+    call('SET', key, pack('<BdddI4', s[i], at, used, s[i + 3], till), 'PX', ceil(life / 1000))
   end
 end
 return pack('<' .. rep('d', filled), unpack(out, 1, filled))

@@ -1,0 +1,228 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// A fixed window that is charged by itself is a whole number (see take.lua), so a unit in it can be counted by INCRBY.
+// The script makes the number and everything else. A slice needs no script if each of its keys is known to be such a
+// number: the script has admitted an op on it, and its window is not over. Redis' TIME, in the same pipeline, says at
+// which instant the slice is decided.
+//
+// Only admissions are decided here. What has no room, or meets anything unusual (a key that is gone, a window that
+// is over, a server that is full), is given back, and the script decides it: it alone refuses. Until then a request
+// elsewhere may find a unit more than there is, but only if that one has no room either, unless their limits differ.
+
+// Numbers of windows, as in take.lua.
+const (
+	firstStart  = 100_000_000
+	starts      = 800_000_000
+	numberUnits = 10_000_000_000
+)
+
+// What limits and ops may have whose units are counted so: a slice adds less than numberUnits.
+const (
+	mostUnits = numberUnits / 2
+	mostCost  = 1 << 20
+)
+
+// windows decides slices without the script.
+type windows struct{ *counting }
+
+// take decides reqs.
+func (w *windows) take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
+	b := w.batches.Get().(*batch)
+	defer w.batches.Put(b)
+	b.reset()
+	if w.refused.Load() || !w.known(b, reqs) {
+		w.byScript(ctx, reqs, out)
+		return
+	}
+	w.add(b, reqs, out)
+	at := w.send(ctx, b)
+	b.decide(reqs, out, func(req *limit.Request, v *limit.Verdict, counters []*counter) bool {
+		return admits(req, v, counters, at)
+	})
+	if len(b.odd) == 0 {
+		return
+	}
+	again := b.giveBack(reqs)
+	back := len(again)
+	for _, o := range b.odd {
+		again = append(again, reqs[o.at])
+		for _, k := range o.counters {
+			w.ends.keep(k.hash, 0)
+		}
+	}
+	outs := make([]limit.Verdict, len(again))
+	w.byScript(ctx, again, outs)
+	for j, o := range b.odd {
+		out[o.at] = outs[back+j]
+	}
+}
+
+// byScript has the script decide reqs, and learns which keys are numbers now.
+func (w *windows) byScript(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
+	sent := w.ends.now()
+	w.script(ctx, reqs, out)
+	for i := range reqs {
+		req, v := &reqs[i], &out[i]
+		if v.Err != nil || req.At != 0 {
+			continue
+		}
+		for j := range req.Ops {
+			op, o := &req.Ops[j], &v.Outcomes[j]
+			if o.Admitted && op.Cost > 0 && (v.Admitted || op.Each) && counts(req, op) {
+				w.ends.keep(w.hashOf(&op.Key), sent+o.Reset)
+			}
+		}
+	}
+}
+
+// counts reports whether INCRBY can admit op.
+func counts(req *limit.Request, op *limit.Op) bool {
+	l := op.Limit
+	return (op.Each || len(req.Ops) == 1) && req.At == 0 && op.AsOf == 0 &&
+		(op.Cost == 0 || op.Cost == 1 || op.Cost > 1 && op.Cost <= mostCost && l.Below() == 0) &&
+		l.Algorithm() == limit.FixedWindow && !l.Calendar() && l.Below() <= 0 && l.Capacity() < mostUnits &&
+		l.Window()%time.Second == 0
+}
+
+func (w *windows) hashOf(key *limit.Key) uint64 {
+	return maphash.String(w.ends.seed, key.Group) ^ 3*maphash.String(w.ends.seed, key.Limit)
+}
+
+// known reports whether all keys are known to be numbers, and notes their hashes.
+func (w *windows) known(b *batch, reqs []limit.Request) bool {
+	soon := w.ends.now() + time.Millisecond
+	for i := range reqs {
+		req := &reqs[i]
+		if w.caps.CheckRequest(req) != nil {
+			return false
+		}
+		for j := range req.Ops {
+			op := &req.Ops[j]
+			if !counts(req, op) {
+				return false
+			}
+			hash := w.hashOf(&op.Key)
+			if !w.ends.after(hash, soon) {
+				return false
+			}
+			b.hashes = append(b.hashes, hash)
+		}
+	}
+	return true
+}
+
+// add gathers what requests add to each counter.
+func (w *windows) add(b *batch, reqs []limit.Request, out []limit.Verdict) {
+	n := 0
+	for i := range reqs {
+		out[i].Reset(len(reqs[i].Ops))
+		for j := range reqs[i].Ops {
+			op := &reqs[i].Ops[j]
+			from := len(b.text)
+			b.text = w.appendKey(b.text, op, 0)
+			k := b.counter(from, b.hashes[n])
+			n++
+			k.op = op
+			k.total += op.Cost
+			b.ops = append(b.ops, k)
+		}
+	}
+}
+
+// send sends what the slice needs, in one pipeline, and reads the replies. It returns Redis' time.
+func (w *windows) send(ctx context.Context, b *batch) limit.Instant {
+	w.counted.Add(1)
+	text := string(b.text)
+	b.cmds = append(b.cmds[:0], b.clock)
+	for _, k := range b.counters[:b.used] {
+		k.key = text[k.from:k.to]
+		if k.total == 0 {
+			b.cmds = append(b.cmds, k.get)
+		} else {
+			b.cmds = append(b.cmds, k.incr)
+		}
+	}
+	w.exec(ctx, b.cmds)
+	now, err := b.clock.Result()
+	at := w.whole(limit.InstantOf(now))
+	for _, k := range b.counters[:b.used] {
+		w.readWindow(k, at)
+		if err != nil && k.state == counted {
+			k.state = odd
+		}
+	}
+	return at
+}
+
+// readWindow reads a reply: what was counted before, and in which window near an instant.
+func (w *windows) readWindow(k *counter, near limit.Instant) {
+	var number int64
+	k.state, k.err = counted, nil
+	if k.total == 0 {
+		var text string
+		if text, k.err = k.get.Result(); k.err == nil {
+			number, _ = strconv.ParseInt(text, 10, 64)
+		} else if errors.Is(k.err, redis.Nil) {
+			k.err = nil
+		}
+	} else {
+		number, k.err = k.incr.Result()
+		number -= k.total
+	}
+	if k.err != nil {
+		w.failed(k, k.err)
+		return
+	}
+	start := number/numberUnits - firstStart
+	if number < 0 || start < 0 || start >= starts {
+		k.state, k.start = odd, 0 // the key has gone, and INCRBY has made one that the script writes anew
+		return
+	}
+	k.count = number % numberUnits
+	second := int64(near) / 1e6
+	ahead := (start-second%starts+starts+starts/2)%starts - starts/2
+	k.start = limit.Instant(second+ahead) * 1e6
+}
+
+// admits decides a request at an instant, and reports whether it is admitted with all that it asks for.
+func admits(req *limit.Request, v *limit.Verdict, counters []*counter, at limit.Instant) bool {
+	v.At, v.Admitted = at, true
+	for j, k := range counters {
+		op := &req.Ops[j]
+		if k.start != at-at%limit.Instant(op.Limit.Window().Microseconds()) {
+			return false
+		}
+		if k.decide(op, op.Limit.WindowEnd(at).Sub(at), &v.Outcomes[j]); !v.Outcomes[j].Admitted {
+			return false
+		}
+	}
+	return true
+}
+
+// giveBack returns requests that give back what odd requests have added.
+func (b *batch) giveBack(reqs []limit.Request) (list []limit.Request) {
+	for _, o := range b.odd {
+		for j, k := range o.counters {
+			k.back -= reqs[o.at].Ops[j].Cost
+		}
+	}
+	for _, k := range b.counters[:b.used] {
+		if k.back < 0 && k.err == nil && k.start != 0 {
+			op := limit.Op{Key: k.op.Key, Limit: k.op.Limit, Cost: k.back, AsOf: k.start}
+			list = append(list, limit.Request{Ops: []limit.Op{op}})
+		}
+	}
+	return list
+}
