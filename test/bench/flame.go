@@ -104,11 +104,11 @@ const flameWidth, flameRow, flameLeast = 1200.0, 17.0, 2.5
 
 // drawFlame draws a frame and what it calls below it. A box is as wide as its share of all samples.
 func drawFlame(out io.Writer, all *frame) {
-	depth := 0
+	depth, total := 0, float64(max(all.samples, 1))
 	var boxes strings.Builder
 	var draw func(f *frame, x float64, row int, color string)
 	draw = func(f *frame, x float64, row int, color string) {
-		width := float64(f.samples) / float64(all.samples) * flameWidth
+		width := float64(f.samples) / total * flameWidth
 		if width < flameLeast {
 			return
 		}
@@ -119,7 +119,7 @@ func drawFlame(out io.Writer, all *frame) {
 			color = "#d0d5db"
 		}
 		depth = max(depth, row+1)
-		text := fmt.Sprintf("%s %.1f %%", f.name, 100*float64(f.samples)/float64(all.samples))
+		text := fmt.Sprintf("%s %.1f %%", f.name, 100*float64(f.samples)/total)
 		shown := text
 		if room := int(width / 6.4); len(shown) > room {
 			shown = shown[:max(room-1, 0)]
@@ -133,7 +133,7 @@ func drawFlame(out io.Writer, all *frame) {
 		boxes.WriteString("</g>\n")
 		for _, c := range f.widest() {
 			draw(c, x, row+1, color)
-			x += float64(c.samples) / float64(all.samples) * flameWidth
+			x += float64(c.samples) / total * flameWidth
 		}
 	}
 	draw(all, 0, 0, "#a9c8ef")

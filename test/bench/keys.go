@@ -10,23 +10,36 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// keysTable prints how much memory a counter takes: of the heap after a collection, and of the process when what is
-// free has been given back.
+// keysTable prints how much memory a counter takes, in memory and in Redis: what is in use, and what the process has
+// when what is free has been given back.
 func (b *bench) keysTable(ctx context.Context) error {
+	if err := b.keysInMemory(ctx); err != nil || b.redis == nil {
+		return err
+	}
+	return b.keysInRedis(ctx)
+}
+
+// keyedAlgorithms are those whose states have a size.
+var keyedAlgorithms = []limit.Algorithm{limit.FixedWindow, limit.TokenBucket, limit.SlidingWindow}
+
+func (b *bench) keysInMemory(ctx context.Context) error {
 	keys := b.storedKeys
 	fmt.Printf("\nmemory of %d counters in memory, with groups of 24 bytes: bytes per counter\n\n%-16s %10s %10s\n", keys,
 		"algorithm", "heap", "resident")
-	for _, a := range []limit.Algorithm{limit.FixedWindow, limit.TokenBucket, limit.SlidingWindow} {
+	for _, a := range keyedAlgorithms {
 		store := memory.New(memory.Config{})
 		heap, resident, err := memoryInUse()
 		if err != nil {
 			return err
 		}
-		fill(ctx, store, a, keys)
+		if err := fill(ctx, store, limit.InstantOf(time.Now()), a, keys); err != nil {
+			return err
+		}
 		heapAfter, residentAfter, err := memoryInUse()
 		if err != nil {
 			return err
@@ -39,15 +52,94 @@ func (b *bench) keysTable(ctx context.Context) error {
 	return nil
 }
 
-// fill takes a unit under each of so many keys.
-func fill(ctx context.Context, store *memory.Backend, a limit.Algorithm, keys int) {
-	l := limit.MustNew(limit.Spec{Algorithm: a, Max: 100, Window: time.Hour})
-	reqs, out := []limit.Request{{At: limit.InstantOf(time.Now()), Ops: make([]limit.Op, 1)}}, make([]limit.Verdict, 1)
-	for i := range keys {
-		group := fmt.Sprintf("1:d4:user13:u%012d", i)
-		reqs[0].Ops[0] = limit.Op{Key: limit.Key{Group: group, Limit: a.KeyLetter()}, Limit: l, Cost: 1}
-		store.Take(ctx, reqs, out)
+// keysInRedis fills Redis with counters, and with those that envoyproxy/ratelimit would write.
+func (b *bench) keysInRedis(ctx context.Context) error {
+	keys := b.storedKeys
+	fmt.Printf("\nmemory of %d counters in Redis: bytes per counter\n\n%-28s %10s %10s\n", keys, "counter", "in use",
+		"resident")
+	row := func(name string, fill func() error) error {
+		used, resident, err := b.redis.memoryInUse(ctx)
+		if err != nil {
+			return err
+		}
+		if err := fill(); err != nil {
+			return err
+		}
+		usedAfter, residentAfter, err := b.redis.memoryInUse(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%-28s %10d %10d\n", name, (usedAfter-used)/keys, (residentAfter-resident)/keys)
+		return b.redis.client.FlushAll(ctx).Err()
 	}
+	store, err := b.openBackend(ctx, 20)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	for _, a := range keyedAlgorithms {
+		if err := row("redis "+a.String(), func() error { return fill(ctx, store, 0, a, keys) }); err != nil {
+			return err
+		}
+	}
+	return row("as envoyproxy/ratelimit", func() error { return b.redis.fillAsReference(ctx, keys) })
+}
+
+// fillAsReference writes counters with the names and values of envoyproxy/ratelimit.
+func (s *redisServer) fillAsReference(ctx context.Context, keys int) error {
+	for from := 0; from < keys; from += fillSlice {
+		pipe := s.client.Pipeline()
+		for i := from; i < min(from+fillSlice, keys); i++ {
+			key := fmt.Sprintf("d_user_u%012d_%d", i, time.Now().Truncate(time.Hour).Unix())
+			pipe.IncrBy(ctx, key, 1)
+			pipe.Expire(ctx, key, time.Hour)
+		}
+		if _, err := pipe.Exec(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// memoryInUse returns what Redis has allocated, and what its process takes, in bytes.
+func (s *redisServer) memoryInUse(ctx context.Context) (used, resident int, err error) {
+	if err := s.client.Do(ctx, "memory", "purge").Err(); err != nil {
+		return 0, 0, err
+	}
+	info, err := s.client.Info(ctx, "memory").Result()
+	if err != nil {
+		return 0, 0, err
+	}
+	_, text, _ := strings.Cut(info, "used_memory:")
+	text, _, _ = strings.Cut(text, "\r")
+	if used, err = strconv.Atoi(text); err != nil {
+		return 0, 0, fmt.Errorf("used_memory of Redis: %w", err)
+	}
+	resident, err = residentOf(s.pid)
+	return used, resident, err
+}
+
+// fillSlice is how many counters are written in one trip.
+const fillSlice = 64
+
+// fill takes a unit under each of so many keys, at an instant; 0 is the store's.
+func fill(ctx context.Context, store backends.Backend, at limit.Instant, a limit.Algorithm, keys int) error {
+	l := limit.MustNew(limit.Spec{Algorithm: a, Max: 100, Window: time.Hour})
+	reqs, out := make([]limit.Request, fillSlice), make([]limit.Verdict, fillSlice)
+	for from := 0; from < keys; from += fillSlice {
+		n := min(fillSlice, keys-from)
+		for i := range n {
+			key := limit.Key{Group: fmt.Sprintf("1:d4:user13:u%012d", from+i), Limit: a.KeyLetter()}
+			reqs[i] = limit.Request{At: at, Ops: []limit.Op{{Key: key, Limit: l, Cost: 1}}}
+		}
+		store.Take(ctx, reqs[:n], out[:n])
+		for i := range n {
+			if out[i].Err != nil {
+				return out[i].Err
+			}
+		}
+	}
+	return nil
 }
 
 // memoryInUse returns what the heap has, and what the process takes, in bytes.
@@ -55,17 +147,24 @@ func memoryInUse() (heap, resident int, err error) {
 	debug.FreeOSMemory() // collects, too
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	data, err := os.ReadFile("/proc/self/statm")
+	resident, err = residentOf(os.Getpid())
+	return int(m.HeapAlloc), resident, err
+}
+
+// residentOf returns what a process takes, in bytes.
+func residentOf(pid int) (int, error) {
+	file := fmt.Sprintf("/proc/%d/statm", pid)
+	data, err := os.ReadFile(file)
 	if err != nil {
-		return 0, 0, fmt.Errorf("read the memory of the process: %w", err)
+		return 0, fmt.Errorf("read the memory of the process: %w", err)
 	}
 	fields := strings.Fields(string(data))
 	if len(fields) < 2 {
-		return 0, 0, fmt.Errorf("/proc/self/statm is %q", data)
+		return 0, fmt.Errorf("%s is %q", file, data)
 	}
 	pages, err := strconv.Atoi(fields[1])
 	if err != nil {
-		return 0, 0, fmt.Errorf("/proc/self/statm: %w", err)
+		return 0, fmt.Errorf("%s: %w", file, err)
 	}
-	return int(m.HeapAlloc), pages * os.Getpagesize(), nil
+	return pages * os.Getpagesize(), nil
 }

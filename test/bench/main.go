@@ -24,7 +24,7 @@
 //	curve   latency of calls to the service with counters in each database, by their rate
 //	dynamodb  limits in DynamoDB Local: calls for each decision
 //	slots   slots assigned in each database, beside the floor of the database
-//	keys    how much memory a counter in memory takes
+//	keys    how much memory a counter takes, in memory and in Redis
 //	middleware  checks of the library and the net/http middleware, beside other modules, in memory
 //	notify  sends of the notification gateway, beside the floor of its servers
 //	flame   a flame graph of a case in Redis, written to the file of -flame

@@ -79,6 +79,7 @@ func (b *bench) openBackend(ctx context.Context, poolSize int) (*redis.Backend, 
 	if err != nil {
 		return nil, err
 	}
+	conf.Now = time.Now
 	return redis.Open(ctx, conf, nil)
 }
 
