@@ -134,8 +134,7 @@ func (s *Scheduler) superseded(ctx context.Context, c Config, err error) bool {
 		s.configs.drop(c)
 		return true
 	}
-	var late *DelayError
-	refused := errors.Is(err, ErrPaused) || errors.Is(err, ErrExhausted) || errors.As(err, &late)
+	refused := errors.Is(err, ErrPaused) || errors.Is(err, ErrExhausted) || errors.As(err, new(*DelayError))
 	if !refused || s.configs.check(ctx) != nil {
 		return false
 	}

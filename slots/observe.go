@@ -55,21 +55,19 @@ func Outcomes() []Outcome {
 }
 
 func outcomeOf(b *BatchResult) Outcome {
-	var field *FieldError
-	var delay *DelayError
 	err := b.Err
 	switch {
 	case err == nil && b.Replayed:
 		return OutcomeReplayed
 	case err == nil:
 		return OutcomeNew
-	case errors.As(err, &field):
+	case errors.As(err, new(*FieldError)):
 		return OutcomeInvalid
 	case errors.Is(err, ErrConfigNotFound):
 		return OutcomeNotFound
 	case errors.Is(err, ErrExhausted):
 		return OutcomeExhausted
-	case errors.As(err, &delay):
+	case errors.As(err, new(*DelayError)):
 		return OutcomeTooLate
 	case errors.Is(err, ErrPaused):
 		return OutcomePaused
@@ -91,9 +89,8 @@ const (
 
 // retryable wraps an error that may pass with the time to wait.
 func retryable(err error) error {
-	var already *RetryError
 	switch {
-	case err == nil || errors.As(err, &already):
+	case err == nil || errors.As(err, new(*RetryError)):
 		return err
 	case errors.Is(err, ErrPaused):
 		return &RetryError{retryPaused, err}
@@ -102,8 +99,7 @@ func retryable(err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}
-	var se *StoreError
-	if errors.As(err, &se) && se.Kind != Failed {
+	if se, ok := errors.AsType[*StoreError](err); ok && se.Kind != Failed {
 		return &RetryError{retrySoon, err}
 	}
 	return err

@@ -243,8 +243,7 @@ func (e *StoreError) Unwrap() error { return e.Err }
 
 // KindOf returns the kind of a Store's error; Failed for other errors.
 func KindOf(err error) Kind {
-	var se *StoreError
-	if errors.As(err, &se) {
+	if se, ok := errors.AsType[*StoreError](err); ok {
 		return se.Kind
 	}
 	return Failed

@@ -170,12 +170,10 @@ func (c *client) writeAll(ctx context.Context, token string, changes []change) (
 // found returns the items that an error of write or writeAll brings: those whose conditions did not
 // hold, by the position of their change.
 func found(err error, each func(i int, a attributes)) {
-	var one *types.ConditionalCheckFailedException
-	if errors.As(err, &one) {
+	if one, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 		each(0, one.Item)
 	}
-	var several *types.TransactionCanceledException
-	if errors.As(err, &several) {
+	if several, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
 		for i, r := range several.CancellationReasons {
 			if r.Code != nil && reasons[*r.Code] == changed {
 				each(i, r.Item)

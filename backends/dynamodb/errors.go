@@ -53,8 +53,7 @@ func judge(err error, sent bool) outcome {
 	if err == nil {
 		return done
 	}
-	var cancelled *types.TransactionCanceledException
-	if errors.As(err, &cancelled) {
+	if cancelled, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
 		return judgeCancelled(cancelled.CancellationReasons)
 	}
 	var api smithy.APIError
@@ -113,8 +112,7 @@ var refusals = map[string]bool{
 
 // standing adds [backends.ErrMisconfigured] to an error of Ping or Migrate that retrying does not remove.
 func standing(err error) error {
-	var api smithy.APIError
-	if errors.As(err, &api) && refusals[api.ErrorCode()] {
+	if api, ok := errors.AsType[smithy.APIError](err); ok && refusals[api.ErrorCode()] {
 		return fmt.Errorf("%w: %w", backends.ErrMisconfigured, err)
 	}
 	return err
@@ -123,8 +121,7 @@ func standing(err error) error {
 // failed makes what a caller sees of an error. inDoubt says whether the call may have taken effect
 // all the same.
 func failed(err error, inDoubt bool) error {
-	var missing *types.ResourceNotFoundException
-	if errors.As(err, &missing) {
+	if errors.As(err, new(*types.ResourceNotFoundException)) {
 		err = fmt.Errorf("%w (%s)", err, howToMigrate)
 	}
 	kind := backends.ErrUnavailable

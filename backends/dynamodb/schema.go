@@ -54,9 +54,8 @@ func (b *Backend) describe(ctx context.Context) (*types.TableDescription, error)
 	out, _, err := call(ctx, b.client, "DescribeTable", func(ctx context.Context) (*dynamodb.DescribeTableOutput, error) {
 		return b.client.api.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: b.client.table})
 	})
-	var missing *types.ResourceNotFoundException
 	switch {
-	case errors.As(err, &missing):
+	case errors.As(err, new(*types.ResourceNotFoundException)):
 		return nil, nil
 	case err != nil:
 		return nil, failed(err, false)
@@ -87,8 +86,7 @@ func (b *Backend) create(ctx context.Context) error {
 	_, o, err := call(ctx, b.client, "CreateTable", func(ctx context.Context) (*dynamodb.CreateTableOutput, error) {
 		return b.client.api.CreateTable(ctx, in)
 	})
-	var inUse *types.ResourceInUseException
-	if err != nil && !errors.As(err, &inUse) {
+	if err != nil && !errors.As(err, new(*types.ResourceInUseException)) {
 		return failed(err, o == lost)
 	}
 	return nil

@@ -19,8 +19,7 @@ func failed(err error, inDoubt bool) error {
 		err = fmt.Errorf("%w; %s", err, howToMigrate)
 	}
 	kind := backends.ErrUnavailable
-	var e *sqldb.Error
-	if errors.As(err, &e) && e.Declined {
+	if e, ok := errors.AsType[*sqldb.Error](err); ok && e.Declined {
 		kind = backends.ErrDeclined
 	}
 	if inDoubt {
@@ -31,8 +30,7 @@ func failed(err error, inDoubt bool) error {
 
 // standing adds [backends.ErrMisconfigured] to an error of Ping or Migrate that retrying does not remove.
 func standing(err error) error {
-	var e *sqldb.Error
-	if errors.As(err, &e) && e.Kind == sqldb.Failed {
+	if e, ok := errors.AsType[*sqldb.Error](err); ok && e.Kind == sqldb.Failed {
 		return fmt.Errorf("%w: %w", backends.ErrMisconfigured, err)
 	}
 	return err

@@ -49,8 +49,7 @@ type notFoundError struct{ error }
 
 // notFound has the refusal of a name that does not exist be a notFoundError.
 func notFound(err error) error {
-	var refusal *client.Refusal
-	if errors.As(err, &refusal) && refusal.Code == http.StatusNotFound {
+	if refusal, ok := errors.AsType[*client.Refusal](err); ok && refusal.Code == http.StatusNotFound {
 		return notFoundError{err}
 	}
 	return err
@@ -59,13 +58,12 @@ func notFound(err error) error {
 // codeOf is the exit code of an error of a command.
 func codeOf(cmd *cobra.Command, err error) int {
 	var code exitCode
-	var input inputError
-	var flag *client.FlagError
 	var refusal *client.Refusal
 	switch {
 	case errors.As(err, &code):
 		return int(code)
-	case cmd.Annotations[probe] != "", errors.As(err, &input), errors.As(err, &flag), errors.Is(err, table.ErrInvalid):
+	case cmd.Annotations[probe] != "", errors.As(err, new(inputError)),
+		errors.As(err, new(*client.FlagError)), errors.Is(err, table.ErrInvalid):
 		return exitProblems
 	case errors.As(err, &refusal) && refusal.Code == http.StatusBadRequest:
 		return exitProblems

@@ -27,11 +27,9 @@ func (e *enum) String() string { return e.value }
 func (e *enum) Type() string   { return strings.Join(e.values, "|") }
 
 func (e *enum) Set(text string) error {
-	for _, v := range e.values {
-		if v == text {
-			e.value = text
-			return nil
-		}
+	if slices.Contains(e.values, text) {
+		e.value = text
+		return nil
 	}
 	return fmt.Errorf("must be %s, not %q", oneOf(e.values), text)
 }

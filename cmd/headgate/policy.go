@@ -124,8 +124,7 @@ func policyFigures(g table.Given) (policies.Figures, error) {
 		}
 	}
 	f, err := g.Figures()
-	var word *policies.WordError
-	if errors.As(err, &word) {
+	if word, ok := errors.AsType[*policies.WordError](err); ok {
 		name := cmp.Or(map[string]string{"type": "algorithm", "refillRate": "refill", "windowSeconds": "window"}[word.Word],
 			word.Word)
 		return f, fmt.Errorf("--%s %s", name, word.Problem)

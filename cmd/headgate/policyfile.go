@@ -188,8 +188,7 @@ func readPolicy(head, fields []string) (e table.Edit, err error) {
 
 // wrongColumn returns the column that an error is about; that of the key if it is about none.
 func wrongColumn(head []string, err error) int {
-	var word *policies.WordError
-	if errors.As(err, &word) && slices.Contains(head, word.Word) {
+	if word, ok := errors.AsType[*policies.WordError](err); ok && slices.Contains(head, word.Word) {
 		return slices.Index(head, word.Word)
 	}
 	return slices.Index(head, "key")

@@ -68,8 +68,7 @@ and 2 if a file cannot be read.`,
 				f.Progress("", 0, 0, 0)
 			}
 			if err != nil {
-				var input *replay.InputError
-				if errors.As(err, &input) {
+				if errors.As(err, new(*replay.InputError)) {
 					return wrongInput(err)
 				}
 				return err

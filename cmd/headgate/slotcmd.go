@@ -53,8 +53,7 @@ func settingsCommand(cmd *cobra.Command, shown []string, run func(ctx context.Co
 			return inputError{err}
 		}
 		err := run(cmd.Context(), conf, conf.Logger(cmd.ErrOrStderr()))
-		var database *slots.StoreError
-		if errors.As(err, &database) && !strings.HasPrefix(err.Error(), "--") {
+		if errors.As(err, new(*slots.StoreError)) && !strings.HasPrefix(err.Error(), "--") {
 			return fmt.Errorf("--slots: %w", err)
 		}
 		return err
@@ -73,8 +72,7 @@ func eitherCommand(cmd *cobra.Command, database []string, api *client.Slots, cou
 			return run(ctx, conf, log, given)
 		}
 		err := run(ctx, nil, log, given)
-		var refusal *client.Refusal
-		if err != nil && !service && !errors.As(err, &refusal) && codeOf(cmd, err) == exitError {
+		if err != nil && !service && !errors.As(err, new(*client.Refusal)) && codeOf(cmd, err) == exitError {
 			err = fmt.Errorf("%w; --%s names the database instead", err, database[0])
 		}
 		return err

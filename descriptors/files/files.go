@@ -86,8 +86,7 @@ func (r *reader) keep(path string, err error) error {
 	if err == nil || errors.Is(err, errTooMuch) {
 		return err
 	}
-	var where *fs.PathError
-	if errors.As(err, &where) && where.Path == path {
+	if where, ok := errors.AsType[*fs.PathError](err); ok && where.Path == path {
 		err = fmt.Errorf("%s: %w", path, where.Err) // without the system call's name
 	}
 	r.failed = append(r.failed, Unreadable{path, err})

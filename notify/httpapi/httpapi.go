@@ -231,14 +231,12 @@ const retryUnavailable = "1"
 
 // fail answers with an error. The answer has no words of a database or a broker.
 func (h *handlers) fail(w http.ResponseWriter, r *http.Request, err error) {
-	var request *web.RequestError
-	var field *notify.FieldError
 	var limited *notify.LimitedError
 	switch outcome(err) {
 	case notify.Invalid:
-		if errors.As(err, &request) {
+		if request, ok := errors.AsType[*web.RequestError](err); ok {
 			web.Error(w, request.Status, request.Message)
-		} else if errors.As(err, &field) {
+		} else if field, ok := errors.AsType[*notify.FieldError](err); ok {
 			web.Error(w, http.StatusBadRequest, field.Error())
 		}
 	case notify.Limited:
@@ -278,21 +276,17 @@ func (h *handlers) logFailure(r *http.Request, err error) {
 
 // outcome returns what became of a request, by its error.
 func outcome(err error) notify.Outcome {
-	var request *web.RequestError
-	var field *notify.FieldError
-	var limited *notify.LimitedError
-	var unavailable *notify.UnavailableError
 	switch {
 	case err == nil:
 		return notify.Queued
-	case errors.As(err, &request), errors.As(err, &field):
+	case errors.As(err, new(*web.RequestError)), errors.As(err, new(*notify.FieldError)):
 		return notify.Invalid
-	case errors.As(err, &limited):
+	case errors.As(err, new(*notify.LimitedError)):
 		return notify.Limited
 	case errors.Is(err, notify.ErrNoConfig):
 		return notify.Unknown
-	case errors.As(err, &unavailable), errors.Is(err, notify.ErrBusy), errors.Is(err, context.DeadlineExceeded),
-		errors.Is(err, context.Canceled):
+	case errors.As(err, new(*notify.UnavailableError)), errors.Is(err, notify.ErrBusy),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return notify.Unavailable
 	}
 	return notify.Failed

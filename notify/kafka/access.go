@@ -115,25 +115,22 @@ func (a Access) password() (string, error) {
 
 // Problem says in a few words what an error of the brokers means, without their addresses.
 func Problem(err error) string {
-	var authority x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
-	var name x509.HostnameError
 	var remote *net.OpError
-	var closed *kgo.ErrFirstReadEOF
 	switch {
 	case errors.Is(err, kerr.SaslAuthenticationFailed):
 		return "refuses the user name or the password"
 	case errors.Is(err, kerr.UnsupportedSaslMechanism):
 		return "does not know this way to log in"
-	case errors.As(err, &authority):
+	case errors.As(err, new(x509.UnknownAuthorityError)):
 		return "has a certificate of an unknown authority"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return "has a certificate that has expired or is not valid yet"
-	case errors.As(err, &invalid), errors.As(err, &name):
+	case errors.As(err, &invalid), errors.As(err, new(x509.HostnameError)):
 		return "has a certificate that is not for it"
 	case errors.As(err, &remote) && remote.Op == "remote error": // an alert of TLS
 		return "refuses the certificate of this program, or misses one"
-	case errors.As(err, &closed):
+	case errors.As(err, new(*kgo.ErrFirstReadEOF)):
 		return "ends connections at once, as it does where TLS or a login is missing or not expected"
 	}
 	return "does not answer"

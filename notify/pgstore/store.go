@@ -126,8 +126,7 @@ func (s *Store) Ping(ctx context.Context) error {
 // unavailable returns an error of the database as callers see it. What is not passing is an
 // error of somebody's all the same: nothing was decided, and the log says why.
 func unavailable(err error) error {
-	var known *notify.UnavailableError
-	if err == nil || errors.As(err, &known) {
+	if err == nil || errors.As(err, new(*notify.UnavailableError)) {
 		return err
 	}
 	return &notify.UnavailableError{Part: notify.Store, Err: err}

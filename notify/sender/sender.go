@@ -112,12 +112,11 @@ func (r *Retrier) Handle(ctx context.Context, m notify.Message) error {
 	wait := r.Backoff
 	for attempt := 1; ; attempt++ {
 		err := r.attempt(ctx, m)
-		var permanent *PermanentError
 		switch {
 		case err == nil:
 			r.Log.Info("SMS SENT", "user", m.UserID, "message", m.Text, "id", m.ID)
 			return nil
-		case errors.As(err, &permanent), attempt >= r.Attempts && r.Skip:
+		case errors.As(err, new(*PermanentError)), attempt >= r.Attempts && r.Skip:
 			return fmt.Errorf("%w after %d attempts: %w", notify.ErrGiveUp, attempt, err)
 		case attempt >= r.Attempts:
 			return fmt.Errorf("after %d attempts: %w", attempt, err)

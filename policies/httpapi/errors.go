@@ -36,8 +36,7 @@ func (e changeError) Unwrap() error { return e.error }
 
 // explain returns the status and the message of an error.
 func explain(err error) (status int, message string) {
-	var request *web.RequestError
-	if errors.As(err, &request) {
+	if request, ok := errors.AsType[*web.RequestError](err); ok {
 		return request.Status, request.Message
 	}
 	for _, s := range statuses {
@@ -45,9 +44,8 @@ func explain(err error) (status int, message string) {
 			return s.status, err.Error()
 		}
 	}
-	var change changeError
 	switch {
-	case errors.As(err, &change):
+	case errors.As(err, new(changeError)):
 		message = unknownMessage
 	case errors.Is(err, context.DeadlineExceeded):
 		message = slowMessage

@@ -72,8 +72,7 @@ func (g *Given) Figures() (policies.Figures, error) {
 	if err == nil {
 		asOlder, err = g.older()
 	}
-	var w *policies.WordError
-	if errors.As(err, &w) && w.Missing {
+	if w, ok := errors.AsType[*policies.WordError](err); ok && w.Missing {
 		return policies.Figures{}, wrong(inRules[0],
 			"is mixed with older words: %s with %s; send the words of one set, or all of both",
 			strings.Join(inRules, ", "), strings.Join(inOlder, ", "))

@@ -62,8 +62,7 @@ func explain(err error) explanation {
 	case errors.Is(err, slots.ErrConflict):
 		return explanation{status: http.StatusConflict, message: slots.ErrConflict.Error() + "; read it again, then decide"}
 	}
-	var late *slots.DelayError
-	if errors.As(err, &late) {
+	if late, ok := errors.AsType[*slots.DelayError](err); ok {
 		e := explanation{status: http.StatusServiceUnavailable, message: late.Error(), retry: retryAfter(err)}
 		if late.FreeMs != 0 {
 			e.free = formatMilli(late.FreeMs)
@@ -79,7 +78,6 @@ func explain(err error) explanation {
 // passing returns the message of an error after which it is worth asking again,
 // or "".
 func passing(err error) string {
-	var retry *slots.RetryError
 	switch {
 	case errors.Is(err, slots.ErrExhausted):
 		return exhaustedMessage
@@ -91,15 +89,14 @@ func passing(err error) string {
 		return slots.ErrClaimUnderWay.Error()
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return timeoutMessage
-	case errors.As(err, &retry), slots.KindOf(err) != slots.Failed:
+	case errors.As(err, new(*slots.RetryError)), slots.KindOf(err) != slots.Failed:
 		return unavailableMessage
 	}
 	return ""
 }
 
 func retryAfter(err error) time.Duration {
-	var retry *slots.RetryError
-	if errors.As(err, &retry) {
+	if retry, ok := errors.AsType[*slots.RetryError](err); ok {
 		return max(retry.After, leastRetry)
 	}
 	return leastRetry
@@ -118,11 +115,10 @@ func (h *Handlers) fail(w http.ResponseWriter, r *http.Request, err error) {
 // logFailure logs what is wrong with headgate or its database. Full windows, pauses
 // and overload are none of that, and a client that is gone wants no answer.
 func (h *Handlers) logFailure(r *http.Request, status int, err error) {
-	var late *slots.DelayError
 	switch {
 	case status < 500, r.Context().Err() == context.Canceled:
 	case errors.Is(err, slots.ErrExhausted), errors.Is(err, slots.ErrPaused), errors.Is(err, slots.ErrOverloaded),
-		errors.As(err, &late):
+		errors.As(err, new(*slots.DelayError)):
 	default:
 		if allowed, skipped := h.often.Allow(); allowed {
 			h.log.Error("request failed", "method", r.Method, "path", web.Clip(r.URL.Path), "status", status,

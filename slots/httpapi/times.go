@@ -62,8 +62,7 @@ func request(eventID string, configName *string, requestedTime string) (slots.Re
 
 // asked gives errors about a config's name the name of the parameter.
 func asked(err error, parameter string) error {
-	var field *slots.FieldError
-	if errors.As(err, &field) && field.Field == "configName" {
+	if field, ok := errors.AsType[*slots.FieldError](err); ok && field.Field == "configName" {
 		return &slots.FieldError{Field: parameter, Problem: field.Problem}
 	}
 	return err

@@ -18,9 +18,8 @@ var storeKinds = map[sqldb.Kind]slots.Kind{
 
 // storeError makes a StoreError of an Error of sqldb. Others stay as they are.
 func storeError(err error) error {
-	var known *slots.StoreError
 	var e *sqldb.Error
-	if errors.As(err, &known) || !errors.As(err, &e) {
+	if errors.As(err, new(*slots.StoreError)) || !errors.As(err, &e) {
 		return err
 	}
 	kind := storeKinds[e.Kind]

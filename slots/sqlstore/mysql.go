@@ -86,8 +86,7 @@ func mysqlShutOne(ctx context.Context, tx *sql.Tx, gate query, killer *sql.Conn,
 	_, err := tx.ExecContext(wait, gate.Text, gate.Args...)
 	close(done)
 	<-ended
-	var e *mysql.MySQLError
-	if errors.As(err, &e) && e.Number == 1317 {
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok && e.Number == 1317 {
 		return &sqldb.Error{Kind: sqldb.Held, Op: "hold the version of a config", Err: err}
 	}
 	return err

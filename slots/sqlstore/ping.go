@@ -32,8 +32,7 @@ const howToMigrate = "run headgate migrate, or have an administrator run what he
 
 // noSchema says what to do if the tables that each database has are not there.
 func noSchema(op string, err error) error {
-	var missing *schemaError
-	if !errors.As(err, &missing) {
+	if !errors.As(err, new(*schemaError)) {
 		return err
 	}
 	return &slots.StoreError{Kind: slots.Failed, Op: op,

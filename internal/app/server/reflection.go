@@ -8,7 +8,6 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/reflection"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -32,8 +31,8 @@ func registerService(service string) {
 		return
 	}
 	envoy := rls.File_envoy_service_ratelimit_v3_rls_proto
-	message := func(name protoreflect.Name) *string { return proto.String("." + string(envoy.Package().Append(name))) }
-	described := &descriptorpb.ServiceDescriptorProto{Name: proto.String(string(name.Name()))}
+	message := func(name protoreflect.Name) *string { return new("." + string(envoy.Package().Append(name))) }
+	described := &descriptorpb.ServiceDescriptorProto{Name: new(string(name.Name()))}
 	for _, m := range transport.Methods {
 		if m.Service == service {
 			described.Method = append(described.Method, &descriptorpb.MethodDescriptorProto{
@@ -42,8 +41,8 @@ func registerService(service string) {
 		}
 	}
 	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
-		Syntax: proto.String("proto3"), Name: proto.String(strings.ReplaceAll(service, ".", "/") + ".proto"),
-		Package: proto.String(string(name.Parent())), Dependency: []string{envoy.Path()},
+		Syntax: new("proto3"), Name: new(strings.ReplaceAll(service, ".", "/") + ".proto"),
+		Package: new(string(name.Parent())), Dependency: []string{envoy.Path()},
 		Service: []*descriptorpb.ServiceDescriptorProto{described},
 	}, protoregistry.GlobalFiles)
 	if err == nil {

@@ -83,8 +83,7 @@ func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger,
 		OnOutcome: f.read,
 	})
 	set, warnings, err := f.watcher.Load()
-	var bad *files.LoadError
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*files.LoadError](err); ok {
 		err = files.ProblemsError(bad.Problems)
 		if !skip {
 			err = fmt.Errorf("%w\nto start without the domains of such files: --rules-errors skip", err)

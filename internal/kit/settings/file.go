@@ -93,8 +93,7 @@ func readBounded(path string) (data []byte, err error) {
 	default:
 		data, err = os.ReadFile(path)
 	}
-	var where *fs.PathError
-	if errors.As(err, &where) {
+	if where, ok := errors.AsType[*fs.PathError](err); ok {
 		err = where.Err
 	}
 	return data, err

@@ -134,9 +134,8 @@ func (db *DB) Transact(ctx context.Context, op string, f func(*sql.Tx) error) er
 // Fail makes what a caller sees of an error of the driver: one of ctx if that has ended, or an
 // Error. An error that holds an Error stays as it is.
 func (db *DB) Fail(ctx context.Context, op string, err error) error {
-	var known *Error
 	switch {
-	case err == nil, errors.As(err, &known):
+	case err == nil, errors.As(err, new(*Error)):
 		return err
 	case ctx.Err() != nil && db.exhausted():
 		return &Error{Kind: Unavailable, Op: op, Err: fmt.Errorf("no connection to spare: %w", ctx.Err())}
@@ -195,9 +194,7 @@ func (db *DB) WarmUp() {
 	if !db.cold() || !db.warming.CompareAndSwap(false, true) {
 		return
 	}
-	db.warm.Add(1)
-	go func() {
-		defer db.warm.Done()
+	db.warm.Go(func() {
 		defer db.warming.Store(false)
 		ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 		defer cancel()
@@ -212,7 +209,7 @@ func (db *DB) WarmUp() {
 		for _, conn := range made {
 			_ = conn.Close() // back to the pool
 		}
-	}()
+	})
 }
 
 // cold reports whether there are fewer connections than there should be.

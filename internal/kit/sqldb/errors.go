@@ -54,8 +54,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // KindOf returns the kind of an Error; Failed for other errors.
 func KindOf(err error) Kind {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
 	}
 	return Failed
@@ -90,9 +89,8 @@ func duplicate(index string) failure { return failure{kind: Duplicate, index: in
 // lost classifies the errors of connections, which are the same for all drivers.
 func lost(err error) (failure, bool) {
 	var network *net.OpError
-	var lookup *net.DNSError
 	switch {
-	case errors.As(err, &lookup):
+	case errors.As(err, new(*net.DNSError)):
 		return failure{kind: Unavailable}, true
 	case errors.As(err, &network):
 		if network.Op == "dial" {

@@ -238,13 +238,12 @@ func postgresMigrations() migrations {
 // classifyPostgres looks at SQLSTATE, see appendix A of PostgreSQL's manual.
 func classifyPostgres(err error) failure {
 	var e *pgconn.PgError
-	var connect *pgconn.ConnectError
 	switch {
 	case errors.As(err, &e):
 		f := classifySQLState(e)
 		f.undone = e.Severity == "ERROR" // others end the session, and may come after the commit
 		return f
-	case errors.As(err, &connect):
+	case errors.As(err, new(*pgconn.ConnectError)):
 		return failure{kind: Unavailable}
 	case pgconn.Timeout(err), strings.Contains(err.Error(), "conn closed"), strings.Contains(err.Error(), "closed pool"):
 		return failure{kind: Passing}

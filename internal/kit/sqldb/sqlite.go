@@ -95,8 +95,7 @@ func writable(path string, existing bool) error {
 	if err == nil {
 		err = f.Close()
 	}
-	var where *fs.PathError
-	if errors.As(err, &where) {
+	if where, ok := errors.AsType[*fs.PathError](err); ok {
 		err = where.Err
 	}
 	if err != nil {

@@ -48,12 +48,10 @@ var listenHints = []struct {
 
 // explainListen reduces err to what the system says, and what to do about it.
 func explainListen(err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err
 	}
-	var call *os.SyscallError
-	if errors.As(err, &call) {
+	if call, ok := errors.AsType[*os.SyscallError](err); ok {
 		err = call.Err
 	}
 	for _, h := range listenHints {

@@ -78,11 +78,10 @@ func checkContentType(h http.Header) error {
 }
 
 func bodyError(err error, limit int64) error {
-	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.Is(err, errNoRoom):
 		return errNoRoom
-	case errors.As(err, &tooLarge):
+	case errors.As(err, new(*http.MaxBytesError)):
 		return refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return refuse(http.StatusRequestTimeout, "the body did not arrive in time")
@@ -117,8 +116,7 @@ func decode(body []byte, v any, ignored *ignored) error {
 }
 
 func syntaxError(err error, length int) error {
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return badRequest("the body is not a JSON object: %v, at byte %d of %d", err, syntax.Offset, length)
 	}
 	return badRequest("the body is not a JSON object: %v", err)

@@ -38,8 +38,7 @@ func serveJSON(s *ratelimit.Service, w http.ResponseWriter, r *http.Request) rat
 	var req ratelimit.Request
 	if err := readJSON(w, r, &req); err != nil {
 		status := http.StatusBadRequest
-		var refused *web.RequestError
-		if errors.As(err, &refused) {
+		if refused, ok := errors.AsType[*web.RequestError](err); ok {
 			status = refused.Status
 		}
 		http.Error(w, err.Error(), status)

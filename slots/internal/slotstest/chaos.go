@@ -160,8 +160,7 @@ func (c *chaos) stop() {
 func (c *chaos) changeLimits(ctx context.Context, t *testing.T, s *slots.Scheduler) {
 	for n := int64(0); ctx.Err() == nil; n++ {
 		_, err := s.PutConfig(ctx, slots.NewConfig{Name: c.f.prefix, Max: 3 + n%(chaosHighest-2), SizeMs: chaosSizeMs})
-		var again *slots.RetryError
-		if err != nil && ctx.Err() == nil && !errors.As(err, &again) && !errors.Is(err, slots.ErrConflict) {
+		if err != nil && ctx.Err() == nil && !errors.As(err, new(*slots.RetryError)) && !errors.Is(err, slots.ErrConflict) {
 			t.Errorf("put a config: %v", err)
 		}
 		rest(ctx, 300*time.Millisecond)

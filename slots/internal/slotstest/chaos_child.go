@@ -100,11 +100,10 @@ func (c *chaosCaller) run(ctx context.Context, rng *rand.Rand) {
 			At:         chaosStart.Add(time.Duration(rng.Int64N(chaosWindows*chaosSizeMs*1000)) * time.Microsecond),
 		}
 		res, err := c.scheduler.Assign(ctx, r)
-		var again *slots.RetryError
 		switch {
 		case err == nil:
 			c.note(res.Slot)
-		case ctx.Err() != nil || errors.As(err, &again) || errors.Is(err, context.DeadlineExceeded):
+		case ctx.Err() != nil || errors.As(err, new(*slots.RetryError)) || errors.Is(err, context.DeadlineExceeded):
 			rest(ctx, 10*time.Millisecond)
 		default:
 			c.note(slots.Slot{ID: err.Error()})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -105,9 +106,7 @@ func (m *Model) Counts() map[string]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	counts := make(map[string]int, len(m.counts))
-	for name, n := range m.counts {
-		counts[name] = n
-	}
+	maps.Copy(counts, m.counts)
 	return counts
 }
 

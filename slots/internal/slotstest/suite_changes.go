@@ -44,8 +44,7 @@ func checkLower(t *testing.T, f *fixture) {
 	}
 	f.config(t, s, 0, 4000)
 	_, err := s.Assign(limited(t), f.request(30, at.Add(time.Hour)))
-	var again *slots.RetryError
-	if !errors.Is(err, slots.ErrPaused) || !errors.As(err, &again) {
+	if !errors.Is(err, slots.ErrPaused) || !errors.As(err, new(*slots.RetryError)) {
 		t.Errorf("while paused: %v", err)
 	}
 	if res, err := s.Assign(limited(t), f.request(3, at)); err != nil || !res.Replayed {
@@ -126,8 +125,7 @@ func checkChanges(t *testing.T, f *fixture) {
 		admins.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				_, err := nodes[i].PutConfig(limited(t), slots.NewConfig{Name: f.prefix, Max: int64(1 + (n+i)%8), SizeMs: 4000})
-				var again *slots.RetryError
-				if err != nil && !errors.As(err, &again) && !errors.Is(err, slots.ErrConflict) {
+				if err != nil && !errors.As(err, new(*slots.RetryError)) && !errors.Is(err, slots.ErrConflict) {
 					t.Errorf("put: %v", err)
 					return
 				}

@@ -99,8 +99,7 @@ func checkPauseInForce(t *testing.T, f *fixture) {
 		t.Helper()
 		for {
 			_, err := nodes[0].PutConfig(whole, slots.NewConfig{Name: f.prefix, Max: max, SizeMs: 4000})
-			var again *slots.RetryError
-			if !errors.As(err, &again) || whole.Err() != nil {
+			if !errors.As(err, new(*slots.RetryError)) || whole.Err() != nil {
 				must(t, err, "put a config")
 				return
 			}
@@ -244,9 +243,8 @@ func (f *fixture) delayConfig(t *testing.T, s *slots.Scheduler, o slots.Options)
 // tooLate fails the test unless the error says that the first window with room begins at free.
 func tooLate(t *testing.T, err error, free time.Time) {
 	t.Helper()
-	var again *slots.RetryError
 	var late *slots.DelayError
-	if !errors.As(err, &again) || !errors.As(err, &late) || late.FreeMs != free.UnixMilli() ||
+	if !errors.As(err, new(*slots.RetryError)) || !errors.As(err, &late) || late.FreeMs != free.UnixMilli() ||
 		late.MaxDelay != 12*time.Second {
 		t.Errorf("%+v (%v), want that the first window with room begins at %v", err, late, free)
 	}

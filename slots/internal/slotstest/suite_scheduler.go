@@ -50,8 +50,8 @@ func persist(ctx context.Context, s *slots.Scheduler, r slots.Request) (slots.Re
 func persistBatch(ctx context.Context, s *slots.Scheduler, rs []slots.Request) []slots.BatchResult {
 	for {
 		out := s.AssignBatch(ctx, rs)
-		var again *slots.RetryError
-		if ctx.Err() != nil || !slices.ContainsFunc(out, func(b slots.BatchResult) bool { return errors.As(b.Err, &again) }) {
+		again := func(b slots.BatchResult) bool { return errors.As(b.Err, new(*slots.RetryError)) }
+		if ctx.Err() != nil || !slices.ContainsFunc(out, again) {
 			return out
 		}
 		rest(ctx, 20*time.Millisecond)
@@ -138,10 +138,9 @@ func checkBatch(t *testing.T, f *fixture) {
 	}
 	got := map[string]slots.Slot{}
 	for i, b := range out {
-		var field *slots.FieldError
 		switch {
 		case i == 7 || i == 9:
-			if !errors.As(b.Err, &field) {
+			if !errors.As(b.Err, new(*slots.FieldError)) {
 				t.Errorf("result %d: %v, want a field's error", i, b.Err)
 			}
 			continue
@@ -287,8 +286,7 @@ func checkTimes(t *testing.T, f *fixture) {
 		time.Date(8999, 12, 1, 0, 0, 0, 0, time.UTC),
 	} {
 		res, err := s.Assign(limited(t), f.request(n, at))
-		var field *slots.FieldError
-		if errors.As(err, &field) {
+		if errors.As(err, new(*slots.FieldError)) {
 			continue // such times may be refused
 		}
 		must(t, err, at.String())
@@ -341,8 +339,7 @@ func checkSizes(t *testing.T, f *fixture) {
 	for _, size := range []int64{0, -7000, 99, 86_400_001} {
 		_, err := f.nodes(t, 1, slots.Settings{})[0].PutConfig(limited(t),
 			slots.NewConfig{Name: f.prefix, Max: 1, SizeMs: size})
-		var field *slots.FieldError
-		if !errors.As(err, &field) {
+		if !errors.As(err, new(*slots.FieldError)) {
 			t.Errorf("size %d: %v, want a field's error", size, err)
 		}
 	}
