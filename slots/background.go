@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/slots/plan"
 )
 
@@ -33,24 +34,10 @@ const (
 // requests.
 func (s *Scheduler) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	running.Go(func() { s.every(ctx, generationEvery, s.followGeneration) })
-	running.Go(func() { s.every(ctx, retentionEvery, s.asLeader(WorkRetention, retentionEvery, s.purge)) })
-	running.Go(func() { s.every(ctx, provisionEvery, s.provisionIfWanted()) })
+	running.Go(func() { background.Every(ctx, generationEvery, s.followGeneration) })
+	running.Go(func() { background.Every(ctx, retentionEvery, s.asLeader(WorkRetention, retentionEvery, s.purge)) })
+	running.Go(func() { background.Every(ctx, provisionEvery, s.provisionIfWanted()) })
 	running.Wait()
-}
-
-// every does the work at once and then after each interval.
-func (s *Scheduler) every(ctx context.Context, interval time.Duration, work func(context.Context)) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		work(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
 }
 
 // followGeneration looks for changes of configs as long as configs are in use.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -27,12 +28,7 @@ const (
 // sweep walks repeatedly, until ctx ends.
 func (b *Backend) sweep(ctx context.Context) {
 	pause := rand.N(b.conf.Sweep) // replicas that start together do not walk together
-	for after := []byte(nil); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
+	for after := []byte(nil); background.Sleep(ctx, pause) == nil; {
 		pause = stepPause
 		next, _, err := b.sweepPage(ctx, after, endedFor)
 		if after = next; after == nil || err != nil {

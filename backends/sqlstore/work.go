@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -81,10 +82,8 @@ func (b *Backend) repeat(ctx context.Context, op string, t task, e effort) error
 			return failed(err, inDoubt)
 		}
 		b.retries.Add(1)
-		select {
-		case <-ctx.Done():
+		if background.Sleep(ctx, rand.N(time.Duration(try)*time.Millisecond)) != nil {
 			return failed(err, false)
-		case <-time.After(time.Duration(rand.Int64N(int64(try) * int64(time.Millisecond)))):
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-rls/headgate/internal/app/client"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/units"
 )
 
@@ -79,10 +80,8 @@ func redraw(ctx context.Context, out io.Writer, every time.Duration, show func(i
 			fmt.Fprintln(&page, err)
 		}
 		fmt.Fprint(out, home, clear, page.String())
-		select {
-		case <-ctx.Done():
+		if background.Sleep(ctx, every) != nil {
 			return nil
-		case <-time.After(every):
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/notify"
 )
@@ -144,10 +145,7 @@ func (s *Store) recount(ctx context.Context, lost *locked, cause error) error {
 			s.recounts.Add(1)
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(min(10*time.Millisecond<<min(try, 5), 250*time.Millisecond)):
-		}
+		_ = background.Sleep(ctx, min(10*time.Millisecond<<min(try, 5), 250*time.Millisecond))
 	}
 	s.uncounted.Add(1)
 	s.log.Error("a message was published and could not be counted", "user", lost.user, "error", cause)

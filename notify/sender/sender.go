@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/notify"
 )
 
@@ -123,10 +124,8 @@ func (r *Retrier) Handle(ctx context.Context, m notify.Message) error {
 		}
 		r.Log.Warn("a message could not be sent; it is tried again", "user", m.UserID, "id", m.ID, "attempt", attempt,
 			"error", err)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(wait/2 + rand.N(wait/2+1)):
+		if err := background.Sleep(ctx, wait/2+rand.N(wait/2+1)); err != nil {
+			return err
 		}
 		wait = min(2*wait, maxBackoff)
 	}

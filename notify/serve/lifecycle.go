@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 )
 
@@ -90,10 +91,8 @@ func Await(ctx context.Context, log *slog.Logger, what string, limit time.Durati
 		case pause == 50*time.Millisecond:
 			log.Info("waiting for what is needed", "what", what, "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
+		if err := background.Sleep(ctx, pause); err != nil {
+			return err
 		}
 	}
 }

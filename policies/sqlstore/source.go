@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/policies/table"
@@ -89,10 +90,7 @@ func (s *Source) Run(ctx context.Context) {
 		if err == nil {
 			break
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
+		_ = background.Sleep(ctx, time.Second)
 	}
 	s.follower.Run(ctx)
 }

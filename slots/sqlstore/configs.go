@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/plan"
@@ -85,11 +86,7 @@ func (db *DB) PutConfig(ctx context.Context, c slots.Config, o slots.PutOptions)
 		default:
 			return put, err
 		}
-		timer := time.NewTimer(gatePause/2 + rand.N(gatePause))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if background.Sleep(ctx, gatePause/2+rand.N(gatePause)) != nil {
 			return put, held
 		}
 	}

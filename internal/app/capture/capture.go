@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/metrics"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -150,12 +151,7 @@ func (h *Hub) copy(ctx context.Context, s *stream, to io.Writer) error {
 			if err := write(); err != nil {
 				return err
 			}
-			pause := time.NewTimer(writeEvery)
-			select {
-			case <-pause.C:
-			case <-ctx.Done():
-				pause.Stop()
-			}
+			_ = background.Sleep(ctx, writeEvery)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/certs"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/internal/kit/web"
@@ -46,19 +47,12 @@ const (
 
 // run looks at certificates until ctx ends.
 func (w *certWatch) run(ctx context.Context) {
-	tick := time.NewTicker(certsEvery)
-	defer tick.Stop()
-	for {
+	background.Every(ctx, certsEvery, func(context.Context) {
 		for _, f := range w.files { // also if nobody connects, as while the service is not ready
 			f.current()
 		}
 		w.look(time.Now())
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }
 
 // look logs what is new.

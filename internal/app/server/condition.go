@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/kit/background"
 )
 
 // A condition is whether something that the service needs answers. Its zero value
@@ -30,20 +32,9 @@ func (c *condition) problem() (text string, ok bool) {
 // watch sets the condition by what check says, at once and then every second, until
 // ctx ends. changed is called when it is another.
 func (c *condition) watch(ctx context.Context, check func(context.Context) error, changed func(error)) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		err := check(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if c.set(err) {
+	background.Every(ctx, time.Second, func(ctx context.Context) {
+		if err := check(ctx); ctx.Err() == nil && c.set(err) {
 			changed(err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/headgate-rls/headgate/internal/kit/background"
 )
 
 // Config says which tokens are accepted. All fields but Now must be set.
@@ -88,12 +90,7 @@ func (v *Verifier) Run(ctx context.Context) {
 	if v.client != nil {
 		every = urlEvery
 	}
-	for wait := time.Duration(0); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
+	for wait := time.Duration(0); background.Sleep(ctx, wait) == nil; {
 		if wait = every; v.refresh(ctx, 0) != nil {
 			wait = min(every, retryIn)
 		}

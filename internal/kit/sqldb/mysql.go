@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -119,7 +120,7 @@ func mysqlTLS(parameters url.Values) (string, error) {
 		"sslmode=disable": "", "sslmode=trust": "skip-verify", "sslmode=verify-ca": "true", "sslmode=verify-full": "true",
 	}
 	mode := ""
-	for _, name := range slices.Sorted(keysOf(parameters)) {
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
 		if name == "user" || name == "password" {
 			continue
 		}
@@ -131,17 +132,6 @@ func mysqlTLS(parameters url.Values) (string, error) {
 		mode = known
 	}
 	return mode, nil
-}
-
-// keysOf ranges over the names of parameters.
-func keysOf(v url.Values) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for name := range v {
-			if !yield(name) {
-				return
-			}
-		}
-	}
 }
 
 // mysqlSilence is a logger for the driver.

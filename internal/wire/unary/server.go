@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/sockio"
 )
 
@@ -74,9 +75,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		// end will give some back.
 		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 		s.conf.Log.Warn("accept failed; retrying", "error", err, "after", pause)
-		select {
-		case <-time.After(pause):
-		case <-s.ctx.Done():
+		if background.Sleep(s.ctx, pause) != nil {
 			return ErrClosed
 		}
 	}
