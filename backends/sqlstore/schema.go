@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"embed"
-	"io/fs"
 
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 )
@@ -14,11 +13,7 @@ var migrationFiles embed.FS
 // schema is what limits keep: scripts in a folder for each dialect. They may be in one database with
 // those of slots.
 func schema() sqldb.Schema {
-	files, err := fs.Sub(migrationFiles, "migrations")
-	if err != nil {
-		panic(err) // they are part of the program
-	}
-	return sqldb.Schema{Files: files, History: "HEADGATE_SCHEMA_HISTORY",
+	return sqldb.Schema{Files: migrationFiles, History: "HEADGATE_SCHEMA_HISTORY",
 		Packages: []string{"HEADGATE_STATE_API"}, Functions: []string{"HEADGATE_NOW_US"}}
 }
 

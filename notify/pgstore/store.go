@@ -5,7 +5,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -98,11 +97,7 @@ func (s *Store) Stats() Stats {
 var migrationFiles embed.FS
 
 func schema() sqldb.Schema {
-	files, err := fs.Sub(migrationFiles, "migrations")
-	if err != nil {
-		panic(err) // they are part of the program
-	}
-	return sqldb.Schema{Files: files, History: "notify_schema_history"}
+	return sqldb.Schema{Files: migrationFiles, History: "notify_schema_history"}
 }
 
 // Migrate brings the schema up to date and returns the scripts that it has run.

@@ -7,7 +7,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -23,11 +22,7 @@ var migrationFiles embed.FS
 
 // schema is what policies keep. It may be in one database with that of slots and that of limits.
 func schema() sqldb.Schema {
-	files, err := fs.Sub(migrationFiles, "migrations")
-	if err != nil {
-		panic(err) // they are part of the program
-	}
-	return sqldb.Schema{Files: files, History: "HEADGATE_POLICY_SCHEMA", Functions: []string{"HEADGATE_POLICY_NOW_US"}}
+	return sqldb.Schema{Files: migrationFiles, History: "HEADGATE_POLICY_SCHEMA", Functions: []string{"HEADGATE_POLICY_NOW_US"}}
 }
 
 // Print returns all scripts for the database of a scheme, such as "postgres", as one that its own

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"embed"
-	"io/fs"
 
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 )
@@ -13,12 +12,8 @@ var migrationFiles embed.FS
 
 // schema is what slots keep: scripts in a folder for each dialect.
 func schema() sqldb.Schema {
-	files, err := fs.Sub(migrationFiles, "migrations")
-	if err != nil {
-		panic(err) // they are part of the program
-	}
 	return sqldb.Schema{
-		Files:     files,
+		Files:     migrationFiles,
 		History:   "RL_SCHEMA_HISTORY",
 		Flyway:    true,
 		Packages:  []string{"RL_SLOT_API"},

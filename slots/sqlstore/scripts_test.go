@@ -16,7 +16,7 @@ type scriptFile struct{ name, text string }
 func scriptsOf(t testing.TB, d *sqldb.Dialect) (all []scriptFile) {
 	t.Helper()
 	files := schema().Files
-	names, err := fs.Glob(files, d.Name+"/*.sql")
+	names, err := fs.Glob(files, "migrations/"+d.Name+"/*.sql")
 	check(t, err)
 	slices.Reverse(names) // what is repeatable to the end
 	slices.SortStableFunc(names, func(a, b string) int {
@@ -28,7 +28,7 @@ func scriptsOf(t testing.TB, d *sqldb.Dialect) (all []scriptFile) {
 	for _, name := range names {
 		text, err := fs.ReadFile(files, name)
 		check(t, err)
-		all = append(all, scriptFile{strings.TrimPrefix(name, d.Name+"/"), string(text)})
+		all = append(all, scriptFile{strings.TrimPrefix(name, "migrations/"+d.Name+"/"), string(text)})
 	}
 	return all
 }

@@ -13,7 +13,7 @@ import (
 // name of its history.
 var notes = sqldb.Schema{
 	Files: fstest.MapFS{
-		"sqlite/V1__notes.sql": {
+		"migrations/sqlite/V1__notes.sql": {
 			Data: []byte("CREATE TABLE NOTE (NOTE_ID TEXT NOT NULL PRIMARY KEY, CREAT_TS INTEGER NOT NULL)\n/\n")},
 	},
 	History: "NOTE_HISTORY",

@@ -12,7 +12,7 @@ import (
 func schemaOf(history string, scripts ...string) Schema {
 	files := fstest.MapFS{}
 	for i := 0; i < len(scripts); i += 2 {
-		files["sqlite/"+scripts[i]] = &fstest.MapFile{Data: []byte(scripts[i+1])}
+		files["migrations/sqlite/"+scripts[i]] = &fstest.MapFile{Data: []byte(scripts[i+1])}
 	}
 	return Schema{Files: files, History: history}
 }

@@ -7,8 +7,8 @@ import (
 
 // A Schema is what an owner's migrations bring up to date: tables, and what goes with them.
 //
-// Files has a folder for each dialect, by its name, with scripts that are named as Flyway
-// would: V1__what_it_does.sql are applied once, in order; R__what_it_makes.sql after them, and
+// Files has the folder migrations, and in it one for each dialect, by its name, with scripts that are named as
+// Flyway would: V1__what_it_does.sql are applied once, in order; R__what_it_makes.sql after them, and
 // again when they have changed. A line that holds only "/" separates statements, which are
 // sent as they are. In MySQL's, ${COLLATION} is one that compares bytes and does not pad.
 type Schema struct {

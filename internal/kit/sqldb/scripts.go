@@ -71,13 +71,14 @@ func version(name string) int {
 
 // scripts are those for a dialect, in the order to apply them in.
 func (schema Schema) scripts(d *Dialect) ([]script, error) {
-	entries, err := fs.ReadDir(schema.Files, d.Name)
+	folder := path.Join("migrations", d.Name)
+	entries, err := fs.ReadDir(schema.Files, folder)
 	if err != nil {
 		return nil, err
 	}
 	var all []script
 	for _, e := range entries {
-		text, err := fs.ReadFile(schema.Files, path.Join(d.Name, e.Name()))
+		text, err := fs.ReadFile(schema.Files, path.Join(folder, e.Name()))
 		if err != nil {
 			return nil, err
 		}
