@@ -1,9 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -36,7 +36,7 @@ decides differently is printed, too. Then the exit code is 3, unless it is 1.`,
 		Args: atLeast(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return check(cmd.OutOrStdout(), args, backend, rulefile.Options{MergeDomains: merge}, reference, strict,
-				format.json())
+				&format)
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 if there are warnings")
@@ -51,7 +51,7 @@ decides differently is printed, too. Then the exit code is 3, unless it is 1.`,
 }
 
 func check(out io.Writer, paths []string, backend string, opt rulefile.Options, asReference, strict bool,
-	asJSON bool) error {
+	format *format) error {
 	caps, err := stack.Caps(backend)
 	if err != nil {
 		return inputError{fmt.Errorf("--backend: %w", err)}
@@ -67,50 +67,22 @@ func check(out io.Writer, paths []string, backend string, opt rulefile.Options, 
 	if err != nil {
 		return err
 	}
-	good := set != nil && !hasError(problems, strict)
-	if err := printProblems(out, append(problems, differences...), set, good, asJSON); err != nil {
-		return err
+	wrong := func(p descriptors.Problem) bool { return !p.Warning || strict }
+	good := set != nil && !slices.ContainsFunc(problems, wrong)
+	all := append(append([]descriptors.Problem{}, problems...), differences...) // an array in JSON, also an empty one
+	out = format.writer(out, all)
+	for _, p := range all {
+		fmt.Fprintln(out, p.String())
 	}
 	if !good {
 		return exitCode(exitProblems)
 	}
+	fmt.Fprintf(out, "ok: %s in %s\n", spell.Count(len(set.Rules()), "rule"), spell.Count(len(set.Domains()), "domain"))
 	if len(differences) > 0 {
 		return exitCode(exitNo)
 	}
-	if !asJSON {
-		if note := ratelimit.FailureNote(set, &caps); note != "" {
-			fmt.Fprintln(out, note)
-		}
-		return set.Describe(out)
+	if note := ratelimit.FailureNote(set, &caps); note != "" {
+		fmt.Fprintln(out, note)
 	}
-	return nil
-}
-
-// hasError reports whether a problem is an error, as warnings are if strict.
-func hasError(problems []descriptors.Problem, strict bool) bool {
-	for _, p := range problems {
-		if !p.Warning || strict {
-			return true
-		}
-	}
-	return false
-}
-
-func printProblems(out io.Writer, problems []descriptors.Problem, set *descriptors.Set, good bool,
-	asJSON bool) error {
-	if asJSON {
-		if problems == nil {
-			problems = []descriptors.Problem{}
-		}
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		return enc.Encode(problems)
-	}
-	for _, p := range problems {
-		fmt.Fprintln(out, p.String())
-	}
-	if good {
-		fmt.Fprintf(out, "ok: %s in %s\n", spell.Count(len(set.Rules()), "rule"), spell.Count(len(set.Domains()), "domain"))
-	}
-	return nil
+	return set.Describe(out)
 }

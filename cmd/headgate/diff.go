@@ -3,15 +3,17 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-rls/headgate/internal/app/candidate"
 	"github.com/headgate-rls/headgate/internal/app/client"
 	"github.com/headgate-rls/headgate/internal/app/replay"
 	"github.com/headgate-rls/headgate/internal/kit/background"
@@ -95,24 +97,19 @@ func (f *diffFlags) check() (err error) {
 
 // show prints the comparison once. It returns an error if --fail-on is exceeded or if there is no comparison.
 func (f *diffFlags) show(cmd *cobra.Command) error {
-	d, err := f.api.Candidate(cmd.Context(), f.since, f.top)
-	if err != nil {
+	var d candidate.Answer
+	path := fmt.Sprintf("/admin/candidate?since=%s&top=%d", url.QueryEscape(f.since), f.top)
+	if err := f.api.Call(cmd.Context(), http.MethodGet, path, nil, &d); err != nil {
 		return err
 	}
-	out := cmd.OutOrStdout()
-	if f.format.json() {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(d)
-	} else {
-		if f.watch && isTerminal(out) {
-			fmt.Fprint(out, "\x1b[H\x1b[J")
-		}
-		err = showDiff(out, d)
+	out := f.format.writer(cmd.OutOrStdout(), &d)
+	if f.watch && isTerminal(out) {
+		fmt.Fprint(out, "\x1b[H\x1b[J")
+	}
+	if err := showDiff(out, &d); err != nil {
+		return err
 	}
 	switch {
-	case err != nil:
-		return err
 	case d.Error != "":
 		return fmt.Errorf("the last rules of --candidate could not be put on trial: %s", d.Error)
 	case !d.Deciding:
@@ -125,7 +122,7 @@ func (f *diffFlags) show(cmd *cobra.Command) error {
 	return nil
 }
 
-func showDiff(out io.Writer, d client.Candidate) error {
+func showDiff(out io.Writer, d *candidate.Answer) error {
 	if !d.Deciding {
 		return nil
 	}

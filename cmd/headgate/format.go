@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/kit/spell"
 )
 
 // An enum is a flag that has one of a few values. Its first value is the default.
@@ -31,11 +32,7 @@ func (e *enum) Set(text string) error {
 		e.value = text
 		return nil
 	}
-	return fmt.Errorf("must be %s, not %q", oneOf(e.values), text)
-}
-
-func oneOf(values []string) string {
-	return strings.Join(values[:len(values)-1], ", ") + " or " + values[len(values)-1]
+	return fmt.Errorf("must be %s, not %q", spell.OneOf(e.values), text)
 }
 
 // defineEnum adds a flag that has one of some values, which shells can complete.
@@ -104,15 +101,16 @@ func (f *format) writer(out io.Writer, answer any) io.Writer {
 	return io.Discard
 }
 
-// A lister prints answers one by one: as lines of text, or as the elements of a JSON array.
+// A lister prints answers one by one: as lines of text, or as the elements of a JSON array, one per line.
 type lister struct {
-	text io.Writer // for the lines; discards them if the answers are JSON
-	json *jsonWriter
+	text  io.Writer // for the lines; discards them if the answers are JSON
+	json  io.Writer // for the array; nil if the answers are text
+	begun bool
 }
 
 func (f *format) list(out io.Writer) *lister {
 	if f.json() {
-		return &lister{io.Discard, &jsonWriter{out: out}}
+		return &lister{text: io.Discard, json: out}
 	}
 	return &lister{text: out}
 }
@@ -122,42 +120,28 @@ func (l *lister) write(answer any) error {
 	if l.json == nil {
 		return nil
 	}
-	return l.json.write(answer)
+	text, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	before := ",\n"
+	if !l.begun {
+		before = "[\n"
+	}
+	l.begun = true
+	_, err = fmt.Fprintf(l.json, "%s%s", before, text)
+	return err
 }
 
 func (l *lister) end() error {
 	if l.json == nil {
 		return nil
 	}
-	return l.json.end()
-}
-
-// A jsonWriter writes a JSON array with one element per line.
-type jsonWriter struct {
-	out   io.Writer
-	begun bool
-}
-
-func (w *jsonWriter) write(element any) error {
-	text, err := json.Marshal(element)
-	if err != nil {
-		return err
-	}
-	before := ",\n"
-	if !w.begun {
-		before = "[\n"
-	}
-	w.begun = true
-	_, err = fmt.Fprintf(w.out, "%s%s", before, text)
-	return err
-}
-
-func (w *jsonWriter) end() error {
 	text := "\n]\n"
-	if !w.begun {
+	if !l.begun {
 		text = "[]\n"
 	}
-	_, err := io.WriteString(w.out, text)
+	_, err := io.WriteString(l.json, text)
 	return err
 }
 

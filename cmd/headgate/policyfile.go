@@ -33,7 +33,7 @@ func policyExportCommand() *cobra.Command {
 	format := defineEnum(cmd, "format", "how to print the policies", "csv", "json")
 	return policyStoreCommand(cmd, noArgs, func(ctx context.Context, e *table.Editor, _ []string) error {
 		if format.value == "json" {
-			w := &jsonWriter{out: cmd.OutOrStdout()}
+			w := &lister{json: cmd.OutOrStdout()}
 			if err := eachPolicy(ctx, e.Store(), "", w.writePolicy); err != nil {
 				return err
 			}

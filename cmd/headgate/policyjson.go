@@ -33,8 +33,8 @@ func rowOf(p *table.Policy) *policyRow {
 }
 
 // writePolicy writes a policy as import reads it.
-func (w *jsonWriter) writePolicy(p *table.Policy) error {
-	return w.write(struct {
+func (l *lister) writePolicy(p *table.Policy) error {
+	return l.write(struct {
 		Key string `json:"key"`
 		policies.Words
 	}{p.Key, p.Words()})

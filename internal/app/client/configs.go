@@ -51,14 +51,14 @@ func (a *Slots) Configs(ctx context.Context) ([]Config, error) {
 	var answer struct {
 		Configs []Config `json:"configs"`
 	}
-	err := a.call(ctx, http.MethodGet, configsPath, nil, &answer)
+	err := a.Call(ctx, http.MethodGet, configsPath, nil, &answer)
 	return answer.Configs, err
 }
 
 // Config returns the active config with a name. It returns a *[Refusal] with code 404
 // if no config has that name.
 func (a *Slots) Config(ctx context.Context, name string) (c Config, err error) {
-	err = a.call(ctx, http.MethodGet, configPath+"?name="+url.QueryEscape(name), nil, &c)
+	err = a.Call(ctx, http.MethodGet, configPath+"?name="+url.QueryEscape(name), nil, &c)
 	return c, err
 }
 
@@ -75,6 +75,6 @@ func (a *Slots) Change(ctx context.Context, name string,
 	if err := edit(&c, err); err != nil {
 		return made, err
 	}
-	err = a.call(ctx, http.MethodPost, configPath, &c, &made)
+	err = a.Call(ctx, http.MethodPost, configPath, &c, &made)
 	return made, err
 }

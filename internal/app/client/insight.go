@@ -11,12 +11,6 @@ import (
 // Admin is the admin API of a running service.
 type Admin struct{ Slots }
 
-// Call sends body, unless it is nil, as JSON to an admin path, and reads the answer. Errors: *[Refusal], or that there
-// was no answer.
-func (a *Admin) Call(ctx context.Context, method, path string, body, answer any) error {
-	return a.call(ctx, method, path, body, answer)
-}
-
 // A Shape is what a process has seen of descriptors with the same keys in a domain.
 type Shape struct {
 	Domain    string    `json:"domain"`
@@ -34,7 +28,7 @@ func (a *Admin) Coverage(ctx context.Context) ([]Shape, error) {
 	var answer struct {
 		Shapes []Shape `json:"shapes"`
 	}
-	err := a.call(ctx, http.MethodGet, "/admin/coverage", nil, &answer)
+	err := a.Call(ctx, http.MethodGet, "/admin/coverage", nil, &answer)
 	return answer.Shapes, err
 }
 
@@ -50,7 +44,7 @@ func (a *Admin) Reloads(ctx context.Context) ([]Reload, error) {
 	var answer struct {
 		Reloads []Reload `json:"reloads"`
 	}
-	err := a.call(ctx, http.MethodGet, "/admin/reloads", nil, &answer)
+	err := a.Call(ctx, http.MethodGet, "/admin/reloads", nil, &answer)
 	return answer.Reloads, err
 }
 
@@ -95,7 +89,7 @@ type Top struct {
 // Top returns the keys that count most in a window, such as 5m, by "refused" or "near".
 func (a *Admin) Top(ctx context.Context, by, window string, n int) (t Top, err error) {
 	query := url.Values{"by": {by}, "window": {window}, "limit": {strconv.Itoa(n)}}
-	err = a.call(ctx, http.MethodGet, "/admin/top?"+query.Encode(), nil, &t)
+	err = a.Call(ctx, http.MethodGet, "/admin/top?"+query.Encode(), nil, &t)
 	return t, err
 }
 
@@ -154,7 +148,7 @@ type Explanation struct {
 
 // Explain asks by domain and descriptor, key, or request_id.
 func (a *Admin) Explain(ctx context.Context, by url.Values) (e Explanation, err error) {
-	err = a.call(ctx, http.MethodGet, "/admin/explain?"+by.Encode(), nil, &e)
+	err = a.Call(ctx, http.MethodGet, "/admin/explain?"+by.Encode(), nil, &e)
 	return e, err
 }
 
@@ -183,7 +177,7 @@ func (a *Admin) Rules(ctx context.Context, domain string) (all []Rule, err error
 			Rules []Rule `json:"rules"`
 			Next  string `json:"next"`
 		}
-		if err := a.call(ctx, http.MethodGet, "/admin/rules?"+query.Encode(), nil, &page); err != nil {
+		if err := a.Call(ctx, http.MethodGet, "/admin/rules?"+query.Encode(), nil, &page); err != nil {
 			return nil, err
 		}
 		if all = append(all, page.Rules...); page.Next == "" {
@@ -214,6 +208,6 @@ type Status struct {
 
 // Status returns how the service is.
 func (a *Admin) Status(ctx context.Context) (s Status, err error) {
-	err = a.call(ctx, http.MethodGet, "/admin/status", nil, &s)
+	err = a.Call(ctx, http.MethodGet, "/admin/status", nil, &s)
 	return s, err
 }

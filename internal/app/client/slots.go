@@ -65,9 +65,9 @@ type FlagError struct{ error }
 
 func (e *FlagError) Unwrap() error { return e.error }
 
-// call sends body, unless it is nil, as JSON to path, which may have a query, and
-// reads the answer. Errors: *Refusal, or that there was no answer.
-func (a *Slots) call(ctx context.Context, method, path string, body, answer any) error {
+// Call sends body, unless it is nil, as JSON to path, which may have a query, and
+// reads the answer. Errors: *[Refusal], or that there was no answer.
+func (a *Slots) Call(ctx context.Context, method, path string, body, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
 	req, err := a.request(ctx, method, path, body)
@@ -168,7 +168,7 @@ func (a *Slots) Assign(ctx context.Context, events []string, config, at string) 
 	var answer struct {
 		Results []Slot `json:"results"`
 	}
-	if err := a.call(ctx, http.MethodPost, "/api/v1/slots:batch", map[string]any{"events": asks}, &answer); err != nil {
+	if err := a.Call(ctx, http.MethodPost, "/api/v1/slots:batch", map[string]any{"events": asks}, &answer); err != nil {
 		return nil, err
 	}
 	if len(answer.Results) != len(events) {
