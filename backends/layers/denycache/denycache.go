@@ -14,7 +14,8 @@ import (
 
 // A Backend stands before another one and answers what it knows to be refused.
 type Backend struct {
-	next     backends.Backend
+	backends.Backend // the store
+
 	now      func() time.Time
 	start    time.Time
 	maxAge   time.Duration
@@ -30,7 +31,7 @@ var _ backends.Backend = (*Backend)(nil)
 // with itself. now measures time and must not go back; outside tests it is time.Now.
 func New(next backends.Backend, caps *backends.Caps, now func() time.Time) *Backend {
 	b := &Backend{
-		next: next, now: now, start: now(), maxAge: time.Second,
+		Backend: next, now: now, start: now(), maxAge: time.Second,
 		slack: max(0, caps.Precision-time.Microsecond), maxOps: caps.MaxOps, countsOn: caps.PlainWindows,
 	}
 	b.cache.init(100_000)
@@ -85,14 +86,14 @@ func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 // goes with them and comes back.
 func (b *Backend) send(ctx context.Context, w *work, reqs []limit.Request, out []limit.Verdict) {
 	if len(w.down) == len(reqs) {
-		b.next.Take(ctx, reqs, out)
+		b.Backend.Take(ctx, reqs, out)
 		return
 	}
 	for _, i := range w.down {
 		w.reqs = append(w.reqs, reqs[i])
 		w.out = append(w.out, out[i])
 	}
-	b.next.Take(ctx, w.reqs, w.out)
+	b.Backend.Take(ctx, w.reqs, w.out)
 	for j, i := range w.down {
 		out[i] = w.out[j]
 	}
@@ -248,11 +249,5 @@ func (b *Backend) Forget(ctx context.Context, keys []limit.Key) error {
 	}
 	drop()
 	defer drop()
-	return b.next.Forget(ctx, keys)
+	return b.Backend.Forget(ctx, keys)
 }
-
-// Ping asks the store.
-func (b *Backend) Ping(ctx context.Context) error { return b.next.Ping(ctx) }
-
-// Close closes the store.
-func (b *Backend) Close() error { return b.next.Close() }

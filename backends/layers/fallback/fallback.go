@@ -13,7 +13,8 @@ import (
 
 // A Backend decides while the primary is away, and settles with it afterwards.
 type Backend struct {
-	inner   backends.Backend
+	backends.Backend // here; Close does nothing to the primary
+
 	primary backends.Backend
 	cfg     Config
 	now     func() limit.Instant
@@ -27,7 +28,7 @@ type Backend struct {
 	debts  []debts
 	shares shares
 
-	overflow, charged, units, short, ended, refused atomic.Uint64
+	overflow, units, short, refused atomic.Uint64
 }
 
 var _ backends.Backend = (*Backend)(nil)
@@ -41,7 +42,7 @@ const debtShards = 16
 func New(inner, primary backends.Backend, cfg Config, now func() limit.Instant) *Backend {
 	cfg.setDefaults()
 	l := &Backend{
-		inner: inner, primary: primary, cfg: cfg, now: now,
+		Backend: inner, primary: primary, cfg: cfg, now: now,
 		signal: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 		seed: maphash.MakeSeed(), debts: make([]debts, debtShards),
 	}
@@ -60,10 +61,10 @@ func (l *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if l.cfg.Replicas <= 1 {
-		l.inner.Take(ctx, reqs, out)
+		l.Backend.Take(ctx, reqs, out)
 	} else {
 		w := works.Get().(*work)
-		l.inner.Take(ctx, w.derive(&l.shares, reqs), out)
+		l.Backend.Take(ctx, w.derive(&l.shares, reqs), out)
 		w.free()
 	}
 	for i := range reqs {
@@ -123,7 +124,7 @@ func (l *Backend) debtsOf(k *limit.Key) *debts {
 func (l *Backend) Forget(ctx context.Context, keys []limit.Key) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.inner.Forget(ctx, keys); err != nil {
+	if err := l.Backend.Forget(ctx, keys); err != nil {
 		return err
 	}
 	for i := range keys {
@@ -131,13 +132,6 @@ func (l *Backend) Forget(ctx context.Context, keys []limit.Key) error {
 	}
 	return nil
 }
-
-// Ping asks the local backend.
-func (l *Backend) Ping(ctx context.Context) error { return l.inner.Ping(ctx) }
-
-// Close closes the local backend, and forgets what is owed. To the primary it
-// does nothing.
-func (l *Backend) Close() error { return l.inner.Close() }
 
 // Pending returns how many keys are remembered to be charged.
 func (l *Backend) Pending() int {

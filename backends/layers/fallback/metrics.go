@@ -25,19 +25,16 @@ type Stats struct {
 	// Overflow counts admissions that were not remembered, because MaxKeys
 	// were.
 	Overflow uint64
-	// Charged counts keys that were settled with the primary and Units what
-	// they were charged. Short counts units for which there was no room.
-	Charged, Units, Short uint64
-	// Ended counts keys whose units no longer counted, Refused those that the
-	// primary cannot keep at all.
-	Ended, Refused uint64
+	// Units counts what keys were charged, Short units for which there was no room.
+	Units, Short uint64
+	// Refused counts keys that the primary cannot keep at all.
+	Refused uint64
 }
 
 // Stats returns the present figures.
 func (l *Backend) Stats() Stats {
 	return Stats{
 		Pending: l.Pending(), Overflow: l.overflow.Load(),
-		Charged: l.charged.Load(), Units: l.units.Load(), Short: l.short.Load(),
-		Ended: l.ended.Load(), Refused: l.refused.Load(),
+		Units: l.units.Load(), Short: l.short.Load(), Refused: l.refused.Load(),
 	}
 }

@@ -116,7 +116,7 @@ func (l *Backend) count(ctx context.Context, list []*debt, r *Result) ([]charge,
 		ask := limit.Op{Key: d.key, Limit: l.shares.get(d.of)}
 		reqs = append(reqs, limit.Request{At: now, Ops: []limit.Op{ask}})
 	}
-	l.inner.Take(ctx, reqs, out)
+	l.Backend.Take(ctx, reqs, out)
 	charges := make([]charge, 0, len(list))
 	for i := range out {
 		if out[i].Err != nil {
@@ -129,7 +129,6 @@ func (l *Backend) count(ctx context.Context, list []*debt, r *Result) ([]charge,
 		case !s.has(d):
 		case used == 0 || d.units == 0:
 			s.drop(&d.key)
-			l.ended.Add(1)
 			r.Ended++
 		default:
 			d.units = min(d.units, used)
@@ -221,7 +220,6 @@ func (l *Backend) strike(charges []charge, now limit.Instant, r *Result) (settle
 		r.Units += c.ask
 		r.Short += short
 		if c.ask > 0 || short > 0 || c.never {
-			l.charged.Add(1)
 			r.Keys++
 		}
 		l.debtsOf(&c.debt.key).pay(c, now, l.cfg.Every)

@@ -82,9 +82,10 @@ func ClassOf(err error) Class {
 
 // A Backend records the calls to another one.
 type Backend struct {
-	next backends.Backend
-	rec  Recorder
-	now  func() time.Time
+	backends.Backend // the other one
+
+	rec Recorder
+	now func() time.Time
 }
 
 var _ backends.Backend = (*Backend)(nil)
@@ -92,13 +93,13 @@ var _ backends.Backend = (*Backend)(nil)
 // New returns a backend that reports each call to next to rec, and closes next
 // with itself. now measures durations; outside tests it is time.Now.
 func New(next backends.Backend, rec Recorder, now func() time.Time) *Backend {
-	return &Backend{next: next, rec: rec, now: now}
+	return &Backend{Backend: next, rec: rec, now: now}
 }
 
 // Take passes reqs on and records duration and errors.
 func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
 	began := b.now()
-	b.next.Take(ctx, reqs, out)
+	b.Backend.Take(ctx, reqs, out)
 	d := b.now().Sub(began)
 	var failed [NumClasses]int
 	for i := range out {
@@ -119,13 +120,10 @@ func (b *Backend) record(op Op, call func() error) error {
 
 // Forget passes keys on.
 func (b *Backend) Forget(ctx context.Context, keys []limit.Key) error {
-	return b.record(Forget, func() error { return b.next.Forget(ctx, keys) })
+	return b.record(Forget, func() error { return b.Backend.Forget(ctx, keys) })
 }
 
 // Ping asks the store.
 func (b *Backend) Ping(ctx context.Context) error {
-	return b.record(Ping, func() error { return b.next.Ping(ctx) })
+	return b.record(Ping, func() error { return b.Backend.Ping(ctx) })
 }
-
-// Close closes the store.
-func (b *Backend) Close() error { return b.next.Close() }

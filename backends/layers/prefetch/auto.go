@@ -122,7 +122,7 @@ func (b *Backend) balanceSome(ctx context.Context, some []*holding) {
 		return
 	}
 	out := make([]limit.Verdict, len(reqs))
-	b.next.Take(ctx, reqs, out)
+	b.Backend.Take(ctx, reqs, out)
 	for i := range parts {
 		parts[i].finish(&ops[i], &out[i], now)
 	}

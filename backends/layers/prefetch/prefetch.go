@@ -17,7 +17,8 @@ import (
 // A Backend stands before another one, takes units of it ahead, and spends
 // them.
 type Backend struct {
-	next      backends.Backend
+	backends.Backend // the store
+
 	now       func() time.Time
 	start     time.Time
 	precision limit.Instant
@@ -41,7 +42,7 @@ func New(next backends.Backend, caps *backends.Caps, cfg Config, now func() time
 	cfg.setDefaults()
 	n := backends.ShardCount(cfg.MaxKeys)
 	b := &Backend{
-		next: next, now: now, start: now(),
+		Backend: next, now: now, start: now(),
 		precision: limit.Instant(max(1, caps.Precision.Microseconds())),
 		maxOps:    caps.MaxOps,
 		seed:      maphash.MakeSeed(),
@@ -93,7 +94,7 @@ func (w *work) free() {
 // its order, with what is to be taken ahead at its end.
 func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
 	if !slices.ContainsFunc(reqs, anyShared) {
-		b.next.Take(ctx, reqs, out)
+		b.Backend.Take(ctx, reqs, out)
 		return
 	}
 	now := b.now().Sub(b.start)
@@ -251,7 +252,7 @@ func (b *Backend) send(ctx context.Context, w *work, reqs []limit.Request, out [
 		}
 		parts = parts[len(reqs[i].Ops):]
 	}
-	b.next.Take(ctx, w.reqs, w.out)
+	b.Backend.Take(ctx, w.reqs, w.out)
 }
 
 // rest returns req without what is paid here.
@@ -423,16 +424,13 @@ func (b *Backend) Forget(ctx context.Context, keys []limit.Key) error {
 	}
 	drop()
 	defer drop() // also what takes in flight are about to bring
-	return b.next.Forget(ctx, keys)
+	return b.Backend.Forget(ctx, keys)
 }
-
-// Ping asks the store.
-func (b *Backend) Ping(ctx context.Context) error { return b.next.Ping(ctx) }
 
 // Close drops all held units, and closes the store.
 func (b *Backend) Close() error {
 	for i := range b.shards {
 		b.shards[i].flush()
 	}
-	return b.next.Close()
+	return b.Backend.Close()
 }
