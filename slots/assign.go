@@ -14,10 +14,9 @@ import (
 // it is worth trying again, the context's error, and *StoreError. After an error
 // the event may have a slot nevertheless: ask again to know.
 func (s *Scheduler) Assign(ctx context.Context, r Request) (Result, error) {
-	return s.AssignBatch(ctx, []Request{r})[0].unpack()
+	b := s.AssignBatch(ctx, []Request{r})[0]
+	return b.Result, b.Err
 }
-
-func (b BatchResult) unpack() (Result, error) { return b.Result, b.Err }
 
 // AssignBatch assigns up to MaxBatch events, each as if it were asked for alone,
 // and returns their results in the same order. If an event is there twice, the first request counts,

@@ -1,8 +1,6 @@
 package layers
 
 import (
-	"log/slog"
-
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/layers/breaker"
 	"github.com/headgate-rls/headgate/backends/layers/coalesce"
@@ -52,7 +50,7 @@ func Around(in backends.Inside) backends.Layered {
 	}
 	o.local = fallback.New(in.Memory, all.Backend, fallback.Config{
 		Replicas: o.Replicas, ServerClock: o.Caps.ServerClock, Timeout: o.Timeout,
-		OnReconcile: func(r fallback.Result, err error) { logReconciled(o.Log, r, err) },
+		OnReconcile: o.reconciled,
 	}, o.Instants)
 	all.Local, all.Layers = o.local, append(all.Layers, o.local)
 	all.Tasks = []backends.Task{{Name: "fallback", Run: o.local.Run}, {Name: "local_share", Run: ahead.Run}}
@@ -91,7 +89,7 @@ func (o *onion) coalesce(next backends.Backend) backends.Backend {
 	return coalesce.New(next, conf)
 }
 
-func logReconciled(log *slog.Logger, r fallback.Result, err error) {
-	log.Info("charged local admissions to the backend", "keys", r.Keys, "units", r.Units,
+func (o *onion) reconciled(r fallback.Result, err error) {
+	o.Log.Info("charged local admissions to the backend", "keys", r.Keys, "units", r.Units,
 		"without_room", r.Short, "ended", r.Ended, "left", r.Left, "error", err)
 }

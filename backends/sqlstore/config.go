@@ -79,7 +79,7 @@ func Parse(rawURL string) (Config, error) {
 	if len(others) > 0 { // are of the database
 		c.URL += "?" + others.Encode()
 	}
-	return c, c.check()
+	return c, c.database().Check() // as far as that is known without connecting
 }
 
 func (c *Config) setCommit(text string) error {
@@ -96,9 +96,6 @@ func (c *Config) setCommit(text string) error {
 	}
 	return nil
 }
-
-// check reports what is wrong with the rest, as far as that is known without connecting.
-func (c *Config) check() error { return c.database().Check() }
 
 // database is the Config of the pool that decides.
 func (c *Config) database() sqldb.Config {

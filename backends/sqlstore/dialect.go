@@ -100,15 +100,12 @@ func repeated(text string, n int) string {
 	return strings.TrimSuffix(strings.Repeat(text+",", n), ",")
 }
 
-// clockOf is a query for the time.
-func clockOf(expression string) sqldb.Query { return sqldb.Query{Text: "SELECT " + expression} }
-
 // ranges are page, between and count in a dialect whose placeholders are made by place, and whose
 // clock is now.
 func (d *dialect) ranges(now string, place func(n int) string) {
 	d.begin, d.read, d.writes, d.longTrips = (*sqldb.DB).Begin, (*work).readTexts, (*work).texts, 2
 	d.readParts = (*work).readPartTexts
-	d.clock = clockOf(now)
+	d.clock = sqldb.Query{Text: "SELECT " + now}
 	d.page = func(after []byte, n int) sqldb.Query {
 		return sqldb.Query{Args: []any{after}, Text: fmt.Sprintf(
 			"SELECT K, ENDS_US, M, %s FROM HEADGATE_STATE WHERE K > %s ORDER BY K LIMIT %d", now, place(1), n)}

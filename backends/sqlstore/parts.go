@@ -14,7 +14,9 @@ const maxUnion = 200
 
 // markedParts are what a dialect without arrays has of parts.
 func (d *dialect) markedParts() {
-	d.oldest, d.parts, d.dropParts = markedOldest, markedSome, markedDrop
+	d.oldest = markedOldest
+	d.parts = func(of []part) []sqldb.Query { return united(eachKey("SELECT K, PART", of)) }
+	d.dropParts = func(all []part) []sqldb.Query { return eachKey("DELETE", all) }
 	d.addParts = func(all []part) sqldb.Query {
 		q := sqldb.Query{Text: "REPLACE INTO HEADGATE_LOG (K, LAST_US, PART) VALUES " + repeated("(?,?,?)", len(all))}
 		for i := range all {
@@ -32,10 +34,6 @@ func markedOldest(of []part) []sqldb.Query {
 	}
 	return united(all)
 }
-
-func markedSome(of []part) []sqldb.Query { return united(eachKey("SELECT K, PART", of)) }
-
-func markedDrop(all []part) []sqldb.Query { return eachKey("DELETE", all) }
 
 // eachKey has a statement for the parts of each key, which are side by side.
 func eachKey(what string, of []part) (all []sqldb.Query) {

@@ -31,7 +31,7 @@ func Listen(ctx context.Context, name, address string, h http.Handler, write tim
 	if err != nil {
 		return nil, err
 	}
-	return &Server{name, l, web.NewServer(h, write, log)}, nil
+	return &Server{name, l, web.Bounds{}.NewServer(h, write, log)}, nil
 }
 
 // Servers are the listeners of a program.

@@ -29,10 +29,6 @@ func (h *Handlers) pageRoutes() []web.Route {
 	}
 }
 
-func (h *Handlers) getOpenAPI(w http.ResponseWriter, r *http.Request, p web.Params) error {
-	return file("application/json", openAPI)(w, r, p)
-}
-
 // file returns a handler that serves the content.
 func file(kind string, content []byte) func(http.ResponseWriter, *http.Request, web.Params) error {
 	return handle(web.Static(kind, content))

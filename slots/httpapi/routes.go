@@ -21,7 +21,7 @@ func (h *Handlers) apiRoutes() []web.Route {
 		{Method: "GET", Path: "/api/v1/slots/{eventId}", Handle: h.getSlot},
 		{Method: "GET", Path: "/api/v1/configs", Handle: h.getConfigs},
 		{Method: "GET", Path: "/api/v1/windows", Query: []string{"config", "from", "limit"}, Handle: h.getWindows},
-		{Method: "GET", Path: "/api/v1/openapi.json", Handle: h.getOpenAPI},
+		{Method: "GET", Path: "/api/v1/openapi.json", Handle: file("application/json", openAPI)},
 	}, h.pageRoutes()...)
 }
 

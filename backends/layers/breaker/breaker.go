@@ -50,7 +50,7 @@ func New(next backends.Backend, cfg Config, now func() time.Time) *Backend {
 		Ping:     func(ctx context.Context) error { return silence(next.Ping(ctx)) },
 		OnChange: cfg.OnChange, Rand: cfg.Rand, Panics: cfg.Panics,
 	})}
-	b.gait.init()
+	b.gait.ctx, b.gait.cancel = context.WithCancel(context.Background())
 	return b
 }
 
@@ -222,12 +222,12 @@ func (b *Backend) Ping(ctx context.Context) error {
 // Close ends what runs in the background, and closes the store.
 func (b *Backend) Close() error {
 	b.circuit.Stop()
-	b.gait.stopPings()
+	b.gait.cancel()
 	ended := make(chan struct{})
 	b.cfg.Panics.Go("close", func() { // outlives Close only where the store ignores its context
 		defer close(ended)
 		b.circuit.Wait()
-		b.gait.wait()
+		b.gait.pings.Wait()
 	})
 	patience := time.NewTimer(b.cfg.Timeout)
 	defer patience.Stop()

@@ -59,12 +59,6 @@ func (g *gait) ended(allowed, took time.Duration, late bool) {
 	}
 }
 
-// stopPings ends pings that are measured. wait waits for the last.
-func (g *gait) stopPings() { g.cancel() }
-func (g *gait) wait()      { g.pings.Wait() }
-
-func (g *gait) init() { g.ctx, g.cancel = context.WithCancel(context.Background()) }
-
 // A spread is a histogram of durations, with four steps for each power of two of a microsecond.
 type spread [4 * 32]atomic.Uint32
 

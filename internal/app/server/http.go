@@ -73,7 +73,9 @@ func (f *httpFronts) open(ctx context.Context) ([]*httpServer, error) {
 	if f.conf.Metrics != "" {
 		fronts = append(fronts, httpFront{name: "metrics", address: f.conf.Metrics, handler: f.metricsHandler(), write: api})
 	}
-	admin := httpFront{name: "admin", address: f.conf.Admin.Address, handler: f.adminHandler(), write: api}
+	// Who has a client certificate instead of a token can use slots here, where the same guard is in front of them.
+	admin := httpFront{name: "admin", address: f.conf.Admin.Address, write: api,
+		handler: f.before(f.admin, f.conf.Slots.Auth, true)}
 	if a := &f.conf.Admin; a.TLSCert != "" {
 		admin.tls = &certFiles{flags: "admin", cert: a.TLSCert, key: a.TLSKey, clientCA: a.ClientCA,
 			protocols: httpProtocols, log: f.log}
@@ -140,12 +142,6 @@ func (f *httpFronts) httpHandler() http.Handler {
 	})
 	mux.Handle("GET /readyz", f.ready)
 	return f.before(mux, true, f.conf.Admin.Address == "")
-}
-
-// adminHandler is what the --admin address serves: admin paths, and those of slots where the same
-// guard is in front of them, so that who has a client certificate instead of a token can use them.
-func (f *httpFronts) adminHandler() http.Handler {
-	return f.before(f.admin, f.conf.Slots.Auth, true)
 }
 
 // before returns a handler of the paths of slots and of the admin, as the listener has them, and

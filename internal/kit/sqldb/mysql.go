@@ -21,7 +21,7 @@ import (
 var MySQL = &Dialect{
 	Name:       "mysql",
 	Now:        "UTC_TIMESTAMP(6)",
-	Instant:    mysqlInstant,
+	Instant:    func(us int64) any { return time.UnixMicro(us).UTC().Format(mysqlTime) },
 	Micros:     mysqlMicros,
 	Bound:      func(place string) string { return "CAST(" + place + " AS DATETIME(6))" },
 	Selected:   plain,
@@ -186,8 +186,6 @@ func unsent(err error) error {
 	}
 	return err
 }
-
-func mysqlInstant(us int64) any { return time.UnixMicro(us).UTC().Format(mysqlTime) }
 
 func mysqlMicros(src any) (int64, error) {
 	text, ok := src.([]byte)

@@ -21,7 +21,7 @@ import (
 var SQLite = &Dialect{
 	Name:       "sqlite",
 	Now:        sqliteNow,
-	Instant:    sqliteInstant,
+	Instant:    func(us int64) any { return us },
 	Micros:     sqliteMicros,
 	Bound:      plain,
 	Selected:   plain,
@@ -161,8 +161,6 @@ func openSQLite(dsn string, c Config) (pools, error) {
 	write.SetMaxOpenConns(1)
 	return pools{read: newPool(connector, c), write: write}, nil
 }
-
-func sqliteInstant(us int64) any { return us }
 
 func sqliteMicros(src any) (int64, error) {
 	us, ok := src.(int64)

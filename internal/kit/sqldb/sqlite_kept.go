@@ -99,10 +99,10 @@ func (c *sqliteConn) statement(ctx context.Context, text string) (*sqliteStateme
 // ExecContext implements driver.ExecerContext.
 func (c *sqliteConn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
 	s, err := c.statement(ctx, text)
-	if s == nil || err != nil {
-		if err != nil {
-			return nil, err
-		}
+	switch {
+	case err != nil:
+		return nil, err
+	case s == nil:
 		return c.sqliteSession.ExecContext(ctx, text, args)
 	}
 	return s.Exec(values(args)) //nolint:staticcheck // all that the driver has
@@ -111,10 +111,10 @@ func (c *sqliteConn) ExecContext(ctx context.Context, text string, args []driver
 // QueryContext implements driver.QueryerContext.
 func (c *sqliteConn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
 	s, err := c.statement(ctx, text)
-	if s == nil || err != nil {
-		if err != nil {
-			return nil, err
-		}
+	switch {
+	case err != nil:
+		return nil, err
+	case s == nil:
 		return c.sqliteSession.QueryContext(ctx, text, args)
 	}
 	rows, err := s.Query(values(args)) //nolint:staticcheck // all that the driver has

@@ -20,7 +20,7 @@ func serveHere(t *testing.T, h http.Handler) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := NewServer(h, 10*time.Second, slog.New(slog.DiscardHandler))
+	server := Bounds{}.NewServer(h, 10*time.Second, slog.New(slog.DiscardHandler))
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return l.Addr().String()
@@ -152,7 +152,7 @@ func TestConnectionsThatWaitMakeRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), time.Second,
+	server := Bounds{}.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), time.Second,
 		slog.New(slog.DiscardHandler))
 	open := newConns(3, new(Stats))
 	server.ConnState = open.changed

@@ -24,7 +24,8 @@ func TestHandshakesDoNotFloodTheLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("on purpose") }), time.Second,
+	server := Bounds{}.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("on purpose") }),
+		time.Second,
 		slog.New(slog.NewJSONHandler(&log, nil)))
 	go func() { _ = server.Serve(l) }()
 	defer server.Close()

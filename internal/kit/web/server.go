@@ -22,11 +22,6 @@ type Bounds struct {
 // maxConns is how many connections a server has at most.
 const maxConns = 4096
 
-// NewServer is [Bounds.NewServer] with the bounds of a program that has memory for all of them.
-func NewServer(h http.Handler, write time.Duration, log *slog.Logger) *http.Server {
-	return Bounds{}.NewServer(h, write, log)
-}
-
 // NewServer returns a server of HTTP whose clients cannot hold it up: it bounds connections in
 // number, headers and bodies in bytes, and in time whatever they send or fetch. An answer may take
 // as long as write.

@@ -30,7 +30,7 @@ func Handler(s *ratelimit.Service, m *Method, observe ratelimit.Observe) unary.H
 		return unary.Handler{Metadata: names, TooLarge: true, Abandoned: h.abandoned, Inline: h.inline}
 	}
 	return unary.Handler{Metadata: names, TooLarge: true, Abandoned: h.abandoned,
-		Serve: h.serve, Shed: h.shed, First: mayReturnLease}
+		Serve: h.serve, Shed: h.shed, First: func(c *unary.Call) bool { return messages.MayReturnLease(c.Message) }}
 }
 
 type unaryHandler struct {
@@ -79,8 +79,6 @@ func (h *unaryHandler) shed(calls []*unary.Call) {
 	h.method.Do(h.service, ratelimit.NoTime, cs.reqs, cs.resps)
 	h.encode(cs, start)
 }
-
-func mayReturnLease(c *unary.Call) bool { return messages.MayReturnLease(c.Message) }
 
 // abandoned releases the leases that a call brings back whose caller is gone. It
 // does not decode other calls, of which a flood has many.
