@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"cmp"
 	"strings"
 	"time"
 	"unicode"
@@ -15,9 +16,7 @@ func (s *Scheduler) checkRequest(r *Request) (us int64, err error) {
 	if err := checkName("eventId", r.EventID, MaxEventID); err != nil {
 		return 0, err
 	}
-	if r.ConfigName == "" {
-		r.ConfigName = s.settings.DefaultConfig
-	}
+	r.ConfigName = cmp.Or(r.ConfigName, s.settings.DefaultConfig)
 	if err := checkName("configName", r.ConfigName, MaxConfigName); err != nil {
 		return 0, err
 	}

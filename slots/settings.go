@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -80,9 +81,7 @@ func (s *Settings) setDefaults() {
 	setDefault(&s.Timeout, DefaultTimeout)
 	setDefault(&s.MaxWaiting, 10_000)
 	setDefault(&s.KeepWindows, DefaultKeepWindows)
-	if s.Log == nil {
-		s.Log = slog.New(slog.DiscardHandler)
-	}
+	s.Log = cmp.Or(s.Log, slog.New(slog.DiscardHandler))
 	if s.Observer == nil {
 		s.Observer = nobody{}
 	}

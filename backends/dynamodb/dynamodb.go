@@ -1,6 +1,7 @@
 package dynamodb
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -44,9 +45,7 @@ func Open(conf Config) (*Backend, error) {
 	if conf.Now == nil {
 		return nil, errors.New("Config.Now is missing")
 	}
-	if conf.Log == nil {
-		conf.Log = slog.New(slog.DiscardHandler)
-	}
+	conf.Log = cmp.Or(conf.Log, slog.New(slog.DiscardHandler))
 	b := &Backend{conf: conf, caps: conf.Caps(), cache: newCache(conf.Remember), writer: rand.Text()[:8]}
 	var err error
 	if b.client, err = newClient(&b.conf, &b.calls); err != nil {

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -44,9 +45,7 @@ var (
 // Open returns the backend of a Config that Parse made. It does not connect: a database that is down
 // is noticed by the first call. Close must be called.
 func Open(conf Config) (*Backend, error) {
-	if conf.Log == nil {
-		conf.Log = slog.New(slog.DiscardHandler)
-	}
+	conf.Log = cmp.Or(conf.Log, slog.New(slog.DiscardHandler))
 	db, err := sqldb.Open(conf.database())
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,9 +69,7 @@ func assignCommand(cmd *cobra.Command) *cobra.Command {
 // assignSlots asks for the events, as many at once as the service takes, and prints
 // what becomes of each.
 func assignSlots(ctx context.Context, out io.Writer, events []string, opt *slotOptions) error {
-	if opt.at == "" {
-		opt.at = time.Now().UTC().Format(time.RFC3339Nano)
-	}
+	opt.at = cmp.Or(opt.at, time.Now().UTC().Format(time.RFC3339Nano))
 	w := opt.format.list(out)
 	defer func() { _ = w.end() }()
 	worst := exitOK

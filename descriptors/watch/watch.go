@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -82,15 +83,11 @@ func init() {
 
 // New returns a Watcher for paths as [files.ReadPaths] takes them.
 func New(paths []string, opt Options) *Watcher {
-	if opt.Log == nil {
-		opt.Log = slog.Default()
-	}
+	opt.Log = cmp.Or(opt.Log, slog.Default())
 	if opt.Debounce <= 0 {
 		opt.Debounce = 100 * time.Millisecond
 	}
-	if opt.Settle == 0 {
-		opt.Settle = 2 * time.Second
-	}
+	opt.Settle = cmp.Or(opt.Settle, 2*time.Second)
 	if opt.Poll <= 0 {
 		opt.Poll = 10 * time.Second
 	}

@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -55,9 +56,7 @@ type Options struct {
 const DefaultMaxMessage = 64 << 20
 
 func (o *Options) fill() {
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
+	o.Log = cmp.Or(o.Log, slog.Default())
 	if o.MaxMessage <= 0 {
 		o.MaxMessage = DefaultMaxMessage
 	}

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -58,9 +59,7 @@ func Open(c Config) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("the database is %s, but the notification gateway keeps its users in PostgreSQL",
 			db.Dialect.Name), db.Close())
 	}
-	if c.OutboxMax == 0 {
-		c.OutboxMax = 1_000_000
-	}
+	c.OutboxMax = cmp.Or(c.OutboxMax, 1_000_000)
 	s := &Store{
 		db: db, log: db.Log, publisher: c.Publisher, outbox: c.Outbox, outboxMax: c.OutboxMax,
 		turns: turns{users: map[string]*turn{}}, poke: make(chan struct{}, 1),

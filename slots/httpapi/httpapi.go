@@ -7,6 +7,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -59,9 +60,7 @@ func New(c Config) (*Handlers, error) {
 	}
 	h := &Handlers{scheduler: c.Scheduler, log: c.Log, timeout: c.Timeout, now: c.Now,
 		often: background.LogLimit{PerSecond: loggedPerSecond}}
-	if h.log == nil {
-		h.log = slog.New(slog.DiscardHandler)
-	}
+	h.log = cmp.Or(h.log, slog.New(slog.DiscardHandler))
 	if h.timeout <= 0 {
 		h.timeout = 5 * time.Second
 	}

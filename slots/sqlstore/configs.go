@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -254,9 +255,7 @@ const (
 // Scope implements slots.Store.
 func (db *DB) Scope(ctx context.Context, want string) (string, error) {
 	const op = "read the scope"
-	if want == "" {
-		want = slots.ScopeConfig
-	}
+	want = cmp.Or(want, slots.ScopeConfig)
 	scope, ok, err := db.control(ctx, controlScope)
 	switch {
 	case err != nil:

@@ -140,10 +140,7 @@ func (b *Batch) Missing(now limit.Instant) (missing map[int][]limit.Instant) {
 	}
 	use := map[int]*logUse{}
 	for _, req := range b.reqs {
-		at := req.At
-		if at == 0 {
-			at = now
-		}
+		at := cmp.Or(req.At, now)
 		for i := range req.Ops {
 			k := b.known[req.Ops[i].Key]
 			if b.kept[k].long == nil {
@@ -177,10 +174,7 @@ func (b *Batch) Decide(now limit.Instant) {
 		}
 	}
 	for i, req := range b.reqs {
-		at := req.At
-		if at == 0 {
-			at = now
-		}
+		at := cmp.Or(req.At, now)
 		b.decide(req, at, b.out[i])
 	}
 }

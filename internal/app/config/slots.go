@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -101,9 +102,7 @@ func (c *Slots) settings(admin *Admin) []settings.Setting {
 // Settings returns the settings of a scheduler.
 func (c *Slots) Settings() slots.Settings {
 	conf := c.Scheduler
-	if conf.Chunks == 0 {
-		conf.Chunks = -1 // none, which is not the default
-	}
+	conf.Chunks = cmp.Or(conf.Chunks, -1) // none, which is not the default
 	conf.Procedure = c.Engine == "procedure"
 	return conf
 }

@@ -3,6 +3,7 @@
 package refmetrics
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -296,10 +297,7 @@ func Table() string {
 	var b strings.Builder
 	b.WriteString("| name | labels | meaning | headgate's own |\n|---|---|---|---|\n")
 	for i := range hitStats {
-		ours := hitStats[i].ours
-		if ours == "" {
-			ours = "–"
-		}
+		ours := cmp.Or(hitStats[i].ours, "–")
 		fmt.Fprintf(&b, "| `ratelimit_service_rate_limit_%s` | `domain`, `key1`, `key2` | %s | %s |\n", hitStats[i].name,
 			hitStats[i].help, strings.ReplaceAll(ours, "|", `\|`))
 	}

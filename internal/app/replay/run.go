@@ -258,9 +258,7 @@ func (r *run) one(w *virtual.World, l *line, resp *ratelimit.Response) (assumed 
 				cost = r.spent / r.costs
 			}
 		}
-		if until == 0 {
-			until = lost
-		}
+		until = cmp.Or(until, lost)
 	}
 	if until != 0 {
 		w.Hold(resp, until, cost)
@@ -286,9 +284,7 @@ func (r *run) count(l *line, now, then *ratelimit.Response) {
 	if l.at < r.begin {
 		return
 	}
-	if rep.First == 0 {
-		rep.First = l.at
-	}
+	rep.First = cmp.Or(rep.First, l.at)
 	rep.Requests++
 	rep.Last = max(rep.Last, l.at)
 	before, rule := l.refused, l.rule

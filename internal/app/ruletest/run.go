@@ -61,9 +61,7 @@ func Run(name, filter string) (Result, error) {
 		return result, wrong("%s: %v", name, files.ProblemsError(problems))
 	}
 	for i, t := range f.Tests {
-		if t.Name == "" {
-			t.Name = fmt.Sprintf("test %d", i+1)
-		}
+		t.Name = cmp.Or(t.Name, fmt.Sprintf("test %d", i+1))
 		if !strings.Contains(t.Name, filter) {
 			continue
 		}

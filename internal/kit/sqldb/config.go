@@ -1,6 +1,7 @@
 package sqldb
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"time"
@@ -65,18 +66,10 @@ const dialTimeout = 5 * time.Second
 
 // withDefaults fills in what a Config leaves open.
 func (c Config) withDefaults() Config {
-	if c.PoolMax == 0 {
-		c.PoolMax = max(DefaultPoolMax, c.PoolMin)
-	}
-	if c.PoolMin == 0 {
-		c.PoolMin = min(DefaultPoolMin, c.PoolMax)
-	}
-	if c.IdleInTransaction == 0 {
-		c.IdleInTransaction = defaultIdleInTransaction
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.PoolMax = cmp.Or(c.PoolMax, max(DefaultPoolMax, c.PoolMin))
+	c.PoolMin = cmp.Or(c.PoolMin, min(DefaultPoolMin, c.PoolMax))
+	c.IdleInTransaction = cmp.Or(c.IdleInTransaction, defaultIdleInTransaction)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return c
 }
 

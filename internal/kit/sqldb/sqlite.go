@@ -1,6 +1,7 @@
 package sqldb
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -53,10 +54,7 @@ func parseSQLite(address string, c Config) (*source, error) {
 	if c.Relaxed {
 		synchronous = "normal"
 	}
-	busy := c.LockWait
-	if busy == 0 {
-		busy = sqliteBusy
-	}
+	busy := cmp.Or(c.LockWait, sqliteBusy)
 	parameters := url.Values{
 		"_txlock": {"immediate"}, // a transaction that reads first could not wait for another
 		"_pragma": {"busy_timeout(" + milliseconds(busy) + ")", "synchronous(" + synchronous + ")"},

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"log/slog"
 	"net"
 	"net/http"
@@ -29,9 +30,7 @@ func (b Bounds) NewServer(h http.Handler, write time.Duration, log *slog.Logger)
 	if b.Memory == nil {
 		b.Memory = memory.NewPool(maxBodies)
 	}
-	if b.Connections == 0 {
-		b.Connections = maxConns
-	}
+	b.Connections = cmp.Or(b.Connections, maxConns)
 	if b.Stats == nil {
 		b.Stats = new(Stats)
 	}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -160,9 +161,7 @@ func (c checker) array(path string, t reflect.Type) error {
 
 // bad is about the value that was just read.
 func (c checker) bad(path, format string, args ...any) error {
-	if path == "" {
-		path = "the body"
-	}
+	path = cmp.Or(path, "the body")
 	return badRequest("%s %s (at byte %d)", Clip(path), fmt.Sprintf(format, args...), c.InputOffset())
 }
 

@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -84,9 +85,7 @@ func (c *Config) setDefaults() {
 	if c.Timeout <= 0 {
 		c.Timeout = ratelimit.DefaultTimeout
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Count == nil {
 		c.Count = func(leases.LogEvent, int) {}
 	}

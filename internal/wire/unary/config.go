@@ -1,6 +1,7 @@
 package unary
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -143,21 +144,15 @@ func (conf *Config) validate() error {
 			return fmt.Errorf("%s is negative", d.name)
 		}
 	}
-	if conf.MaxHeld == 0 {
-		conf.MaxHeld = max(4*(conf.MaxMessageSize+messagePrefix), 1<<20)
-	}
-	if conf.KeepaliveInterval == 0 {
-		conf.KeepaliveInterval = time.Minute
-	}
+	conf.MaxHeld = cmp.Or(conf.MaxHeld, max(4*(conf.MaxMessageSize+messagePrefix), 1<<20))
+	conf.KeepaliveInterval = cmp.Or(conf.KeepaliveInterval, time.Minute)
 	if conf.Memory == nil {
 		conf.Memory = memory.NewPool(memory.DefaultPool)
 	}
 	if conf.Handshakes == nil {
 		conf.Handshakes = handshake.New(conf.Memory.Limit() / 8)
 	}
-	if conf.Log == nil {
-		conf.Log = slog.Default()
-	}
+	conf.Log = cmp.Or(conf.Log, slog.Default())
 	if conf.Panics == nil {
 		conf.Panics = &background.Reporter{Log: conf.Log}
 	}
