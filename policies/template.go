@@ -107,16 +107,7 @@ func (t *Template) Makes(key string) bool {
 	if strings.Contains(key, "#") {
 		return true
 	}
-	parts := strings.Split(key, "|")
-	if len(parts) != len(t.parts) {
-		return false
-	}
-	for i := range t.parts {
-		if !t.parts[i].makes(parts[i]) {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(t.parts, strings.Split(key, "|"), func(p part, text string) bool { return p.makes(text) })
 }
 
 // Entries returns the entries of the requests for which the template makes a key: keys and values, by number. It

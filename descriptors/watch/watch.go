@@ -337,10 +337,7 @@ func (w *Watcher) wanted() map[string]bool {
 			w.below(abs, 0)
 		}
 	}
-	want := map[string]bool{}
-	for f := range w.folders {
-		want[f] = true
-	}
+	want := maps.Clone(w.folders)
 	for n := range w.names {
 		want[filepath.Dir(n)] = true
 	}

@@ -3,6 +3,7 @@ package xds
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -92,10 +93,6 @@ func age(now, then time.Time) string {
 
 // sorted returns at most mostShown names.
 func sorted(names map[string]bool) []string {
-	var list []string
-	for name := range names {
-		list = append(list, name)
-	}
-	slices.Sort(list)
+	list := slices.Sorted(maps.Keys(names))
 	return list[:min(len(list), mostShown)]
 }

@@ -1,6 +1,8 @@
 package rediscache
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/headgate-rls/headgate/notify/pgstore"
@@ -51,12 +53,7 @@ func (p *pending) addRemoval(user string) bool {
 func (p *pending) take() (counts []pgstore.Count, removals []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, c := range p.counts {
-		counts = append(counts, c)
-	}
-	for user := range p.removals {
-		removals = append(removals, user)
-	}
+	counts, removals = slices.Collect(maps.Values(p.counts)), slices.Collect(maps.Keys(p.removals))
 	clear(p.counts)
 	clear(p.removals)
 	return counts, removals

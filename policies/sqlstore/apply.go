@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
@@ -61,12 +62,10 @@ func (s *Store) Apply(ctx context.Context, edits []table.Edit, by string, us int
 
 // all plans the edits, and with write does them.
 func (e *edition) all(ctx context.Context, edits []table.Edit, write bool) error {
-	for len(edits) > 0 {
-		n := min(e.s.d.chunk, len(edits))
-		if err := e.some(ctx, edits[:n], write); err != nil {
+	for some := range slices.Chunk(edits, e.s.d.chunk) {
+		if err := e.some(ctx, some, write); err != nil {
 			return err
 		}
-		edits = edits[n:]
 	}
 	if e.state.Policies > table.MaxPolicies {
 		return table.ErrTooMany
@@ -201,11 +200,7 @@ func (e *edition) number(ctx context.Context, done []table.Outcome, added []stri
 
 // finish writes the state, unless nothing has changed.
 func (e *edition) finish(ctx context.Context, us int64) error {
-	changed := false
-	for i := range e.done {
-		changed = changed || e.done[i].Changed()
-	}
-	if !changed {
+	if !slices.ContainsFunc(e.done, func(o table.Outcome) bool { return o.Changed() }) {
 		return nil
 	}
 	st := &e.state

@@ -22,7 +22,8 @@ var migrationFiles embed.FS
 
 // schema is what policies keep. It may be in one database with that of slots and that of limits.
 func schema() sqldb.Schema {
-	return sqldb.Schema{Files: migrationFiles, History: "HEADGATE_POLICY_SCHEMA", Functions: []string{"HEADGATE_POLICY_NOW_US"}}
+	return sqldb.Schema{Files: migrationFiles, History: "HEADGATE_POLICY_SCHEMA",
+		Functions: []string{"HEADGATE_POLICY_NOW_US"}}
 }
 
 // Print returns all scripts for the database of a scheme, such as "postgres", as one that its own

@@ -3,6 +3,7 @@ package table
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -75,12 +76,7 @@ func (e *Editor) Apply(ctx context.Context, edits []Edit, by string, dryRun bool
 }
 
 func anyChanged(outcomes []Outcome) bool {
-	for i := range outcomes {
-		if outcomes[i].Changed() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(outcomes, func(o Outcome) bool { return o.Changed() })
 }
 
 // announce returns when all followers look often, and will until so many edits are committed.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/policies"
@@ -68,8 +69,8 @@ func (s *server) prepareAdditions(ctx context.Context) error {
 
 // closeAdditions closes them, the last one first.
 func (s *server) closeAdditions() {
-	for i := range s.additions {
-		if a := s.additions[len(s.additions)-1-i]; a.close != nil {
+	for _, a := range slices.Backward(s.additions) {
+		if a.close != nil {
 			a.close()
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/descriptors"
@@ -129,13 +130,13 @@ func (t *trial) install(set *descriptors.Set) {
 
 // run decides, and follows the rules, until ctx ends.
 func (t *trial) run(ctx context.Context) {
-	var running tasks
-	running.start(func() { t.Run(ctx) })
-	running.start(func() { t.store.Run(ctx) })
+	var running sync.WaitGroup
+	running.Go(func() { t.Run(ctx) })
+	running.Go(func() { t.store.Run(ctx) })
 	if err := t.watcher.Run(ctx); err != nil && ctx.Err() == nil {
 		t.log.Error("the rules of --candidate are not followed any more", "error", err)
 	}
-	running.wait()
+	running.Wait()
 }
 
 func (t *trial) close() {

@@ -246,17 +246,17 @@ func (l *limits) join(ctx context.Context) {
 // run does the work in the background until ctx ends. It calls fail if rules cannot be
 // followed any more.
 func (l *limits) run(ctx context.Context, fail func(error)) {
-	var running tasks
-	running.start(func() { l.watchBackend(ctx) })
+	var running sync.WaitGroup
+	running.Go(func() { l.watchBackend(ctx) })
 	for _, store := range l.stores() {
-		running.start(func() { store.Run(ctx) })
+		running.Go(func() { store.Run(ctx) })
 	}
-	running.start(func() { l.service.Leases().Run(ctx) })
-	running.start(func() { l.fleet.Run(ctx) })
+	running.Go(func() { l.service.Leases().Run(ctx) })
+	running.Go(func() { l.fleet.Run(ctx) })
 	if err := l.rules.run(ctx); err != nil {
 		fail(err)
 	}
-	running.wait()
+	running.Wait()
 }
 
 // watchBackend keeps l.backend true to whether the backend answers.

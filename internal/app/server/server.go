@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/app/config"
@@ -149,20 +150,20 @@ func (s *server) serve(ctx context.Context) (err error) {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	failed := make(chan error, 8)
-	var running tasks
-	running.start(func() { s.limits.run(work, func(err error) { failed <- err }) })
+	var running sync.WaitGroup
+	running.Go(func() { s.limits.run(work, func(err error) { failed <- err }) })
 	for _, a := range s.additions {
 		if a.run != nil {
-			running.start(func() { a.run(work) })
+			running.Go(func() { a.run(work) })
 		}
 	}
-	running.start(func() { s.certs.run(work) })
+	running.Go(func() { s.certs.run(work) })
 	s.startHTTP(&running, failed)
 	s.awaitRules(ctx)
 	if err = s.awaitBackend(ctx, failed); err == nil && len(s.endpoints) > 0 {
 		s.startGRPC(&running, failed)
 		if s.conf.XDS.Health == config.HealthNeedsRules {
-			running.start(func() { s.becomeHealthy(work) })
+			running.Go(func() { s.becomeHealthy(work) })
 		} else {
 			s.phase.serve()
 		}
@@ -171,7 +172,7 @@ func (s *server) serve(ctx context.Context) (err error) {
 	}
 	stop()
 	closeServers(s.https)
-	running.wait()
+	running.Wait()
 	return err
 }
 
@@ -221,9 +222,9 @@ func (s *server) becomeHealthy(ctx context.Context) {
 	}
 }
 
-func (s *server) startHTTP(running *tasks, failed chan<- error) {
+func (s *server) startHTTP(running *sync.WaitGroup, failed chan<- error) {
 	for _, h := range s.https {
-		running.start(func() {
+		running.Go(func() {
 			if err := h.Serve(h.listener); !errors.Is(err, http.ErrServerClosed) {
 				failed <- fmt.Errorf("%s server: %w", h.name, err)
 			}
@@ -231,9 +232,9 @@ func (s *server) startHTTP(running *tasks, failed chan<- error) {
 	}
 }
 
-func (s *server) startGRPC(running *tasks, failed chan<- error) {
+func (s *server) startGRPC(running *sync.WaitGroup, failed chan<- error) {
 	for _, e := range s.endpoints {
-		running.start(func() {
+		running.Go(func() {
 			if err := e.serve(e.listener); err != nil {
 				failed <- fmt.Errorf("%s: %w", e.name, err)
 			}
@@ -250,15 +251,15 @@ func (s *server) drain() {
 	s.phase.endStreams() // health watches would never end by themselves
 	ctx, cancel := context.WithTimeout(context.Background(), s.conf.DrainTimeout)
 	defer cancel()
-	var draining tasks
+	var draining sync.WaitGroup
 	for _, e := range s.endpoints {
-		draining.start(func() {
+		draining.Go(func() {
 			if err := e.drain(ctx); err != nil {
 				s.log.Warn("drain timeout: canceling calls in flight", "endpoint", e.name)
 			}
 		})
 	}
-	draining.wait()
+	draining.Wait()
 	s.log.Info("drained")
 }
 

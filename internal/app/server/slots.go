@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/app/config"
@@ -159,10 +160,10 @@ func (s *slotService) prepare(ctx context.Context) error {
 // run does the background work, and watches the database, until ctx ends. A
 // database that was not there at the start is prepared when it comes.
 func (s *slotService) run(ctx context.Context) {
-	var running tasks
-	running.start(func() { s.watch(ctx) })
+	var running sync.WaitGroup
+	running.Go(func() { s.watch(ctx) })
 	s.scheduler.Run(ctx)
-	running.wait()
+	running.Wait()
 }
 
 func (s *slotService) watch(ctx context.Context) {

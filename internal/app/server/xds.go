@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
@@ -106,11 +107,11 @@ func (x *xdsRules) first() <-chan struct{}                         { return x.cl
 func (x *xdsRules) String() string { return "xds " + x.conf.Address }
 
 func (x *xdsRules) run(ctx context.Context) error {
-	var running tasks
-	running.start(func() { x.followOverlay(ctx) })
+	var running sync.WaitGroup
+	running.Go(func() { x.followOverlay(ctx) })
 	x.client.Restore()
 	x.client.Run(ctx)
-	running.wait()
+	running.Wait()
 	return nil
 }
 

@@ -128,25 +128,12 @@ func spiffeParts(id *url.URL) ([]string, bool) {
 }
 
 func (all Patterns) admit(spiffe bool, parts []string) bool {
-	for _, p := range all {
-		if p.ip == nil && p.spiffe == spiffe && p.matches(parts) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(all, func(p pattern) bool {
+		return p.ip == nil && p.spiffe == spiffe && slices.EqualFunc(p.parts, parts, matches)
+	})
 }
 
-func (p pattern) matches(parts []string) bool {
-	if len(parts) != len(p.parts) {
-		return false
-	}
-	for i, want := range p.parts {
-		if want != "*" && want != parts[i] {
-			return false
-		}
-	}
-	return true
-}
+func matches(want, part string) bool { return want == "*" || want == part }
 
 // Names returns the names in a certificate, for messages.
 func Names(cert *x509.Certificate) string {

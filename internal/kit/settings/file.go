@@ -123,12 +123,7 @@ func flatten(p property) (list []property) {
 
 // foreign says whether a key is one of another program, such as rate-limiter or quarkus.
 func (r *fileReader) foreign(key string) bool {
-	for _, a := range r.aliases {
-		if a.Property == key || strings.HasPrefix(a.Property, key+".") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.aliases, func(a Alias) bool { return strings.HasPrefix(a.Property+".", key+".") })
 }
 
 // alias reads a setting by the name of another program.

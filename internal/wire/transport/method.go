@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/headgate-rls/headgate/internal/wire/messages"
@@ -33,12 +34,7 @@ var Methods = []*Method{ShouldRateLimit, CheckRateLimit, Report}
 
 // served reports whether a method is one of Methods.
 func served(path string) bool {
-	for _, m := range Methods {
-		if m.Path() == path {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(Methods, func(m *Method) bool { return m.Path() == path })
 }
 
 // demandEncoder panics if the service has no encoder: its answers would lack limits and metadata.
