@@ -1,7 +1,6 @@
 package descriptors
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -169,7 +168,9 @@ func (s *spot) reserving(r *Reserve, t *Terms) {
 	} else if r.On5xx == EndDefault {
 		r.On5xx = EndFree
 	}
-	r.TTL = cmp.Or(r.TTL, DefaultReserveTTL)
+	if r.TTL == 0 {
+		r.TTL = DefaultReserveTTL
+	}
 	if r.TTL < minReserveTTL || r.TTL > maxReserveTTL || r.TTL%time.Millisecond != 0 {
 		s.errorf("ttl", "ttl %s is not whole milliseconds from %s to %s", units.Format(r.TTL), units.Format(minReserveTTL),
 			units.Format(maxReserveTTL))
@@ -205,7 +206,9 @@ func (s *spot) reserved(r *Reserve, t *Terms) {
 	if r.By == ReserveFixed {
 		r.Max = r.Default
 	}
-	r.Max = cmp.Or(r.Max, room)
+	if r.Max == 0 {
+		r.Max = room
+	}
 	switch {
 	case r.By != ReserveFixed && r.Default == 0:
 		s.errorf("", "reserve needs a default: what a request reserves of which nothing is known")

@@ -24,7 +24,7 @@ const maxLanes = 67
 // New returns a backend that gathers takes for next and closes it with itself.
 func New(next backends.Backend, cfg Config) *Backend {
 	cfg.setDefaults()
-	b := &Backend{shared: &shared{Backend: next, cfg: cfg}, lanes: make([]lane, 1)}
+	b := &Backend{shared: &shared{next: next, cfg: cfg}, lanes: make([]lane, 1)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	if cfg.Servers != nil {
 		b.lanes = make([]lane, maxLanes)
@@ -106,6 +106,14 @@ func separate(sets []uint64, set uint64) []uint64 {
 	return append(kept, set)
 }
 
+// Forget passes keys on.
+func (b *Backend) Forget(ctx context.Context, keys []limit.Key) error {
+	return b.next.Forget(ctx, keys)
+}
+
+// Ping asks the store.
+func (b *Backend) Ping(ctx context.Context) error { return b.next.Ping(ctx) }
+
 // Close fails those who wait, ends the slices under way, and closes the store
 // when the last of them is back.
 func (b *Backend) Close() error {
@@ -116,7 +124,7 @@ func (b *Backend) Close() error {
 	for i := range b.lanes {
 		b.lanes[i].wait()
 	}
-	if err := b.Backend.Close(); err != nil {
+	if err := b.next.Close(); err != nil {
 		return fmt.Errorf("combine: %w", err)
 	}
 	return nil

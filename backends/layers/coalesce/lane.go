@@ -27,8 +27,7 @@ type lane struct {
 
 // shared is what all lanes use.
 type shared struct {
-	backends.Backend // the store
-
+	next   backends.Backend
 	cfg    Config
 	ctx    context.Context // of the slices; ends with Close
 	cancel context.CancelFunc
@@ -77,7 +76,7 @@ func (l *lane) takeAlone(ctx context.Context, reqs []limit.Request, out []limit.
 		defer cancel()
 	}
 	defer l.land()
-	l.Backend.Take(ctx, reqs, out)
+	l.next.Take(ctx, reqs, out)
 }
 
 // land ends the flight of a caller, who does not stay to serve others: if
@@ -252,7 +251,7 @@ func (l *lane) send(s *slice) {
 	for len(s.out) < len(s.reqs) {
 		s.out = append(s.out, limit.Verdict{})
 	}
-	if err := l.cfg.Panics.Do("combine", func() { l.Backend.Take(ctx, s.reqs, s.out[:len(s.reqs)]) }); err != nil {
+	if err := l.cfg.Panics.Do("combine", func() { l.next.Take(ctx, s.reqs, s.out[:len(s.reqs)]) }); err != nil {
 		s.out = make([]limit.Verdict, len(s.reqs)) // who knows who has the other
 		backends.Fail(s.out, fmt.Errorf("%w: %w", backends.ErrUnavailable, err))
 	}

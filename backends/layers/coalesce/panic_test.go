@@ -30,7 +30,7 @@ func TestPanicFailsItsSlice(t *testing.T) {
 	var counted atomic.Int64
 	sc := newScene(t, Config{})
 	s := &bursting{store: sc.s}
-	sc.b.Backend = s
+	sc.b.next = s
 	sc.b.cfg.Panics = &background.Reporter{Count: func(string) { counted.Add(1) }}
 	for range 3 {
 		sc.call(context.Background(), 2)

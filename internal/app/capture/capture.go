@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -99,7 +98,12 @@ func (h *Hub) add(s *stream) error {
 func (h *Hub) remove(s *stream) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	list := slices.DeleteFunc(slices.Clone(h.list()), func(other *stream) bool { return other == s })
+	var list []*stream
+	for _, other := range h.list() {
+		if other != s {
+			list = append(list, other)
+		}
+	}
 	h.streams.Store(&list)
 	lines, dropped := s.counts()
 	h.lines.Add(lines)

@@ -1,7 +1,6 @@
 package unary
 
 import (
-	"cmp"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -144,15 +143,21 @@ func (conf *Config) validate() error {
 			return fmt.Errorf("%s is negative", d.name)
 		}
 	}
-	conf.MaxHeld = cmp.Or(conf.MaxHeld, max(4*(conf.MaxMessageSize+messagePrefix), 1<<20))
-	conf.KeepaliveInterval = cmp.Or(conf.KeepaliveInterval, time.Minute)
+	if conf.MaxHeld == 0 {
+		conf.MaxHeld = max(4*(conf.MaxMessageSize+messagePrefix), 1<<20)
+	}
+	if conf.KeepaliveInterval == 0 {
+		conf.KeepaliveInterval = time.Minute
+	}
 	if conf.Memory == nil {
 		conf.Memory = memory.NewPool(memory.DefaultPool)
 	}
 	if conf.Handshakes == nil {
 		conf.Handshakes = handshake.New(conf.Memory.Limit() / 8)
 	}
-	conf.Log = cmp.Or(conf.Log, slog.Default())
+	if conf.Log == nil {
+		conf.Log = slog.Default()
+	}
 	if conf.Panics == nil {
 		conf.Panics = &background.Reporter{Log: conf.Log}
 	}
