@@ -30,18 +30,6 @@ type Concurrency struct {
 	ByHits bool
 }
 
-// TierFor returns the highest tier whose threshold is below count, nil if no
-// threshold is. The count includes the new request: the sixth request is the
-// first above a threshold of 5.
-func (c *Concurrency) TierFor(count int64) *Tier {
-	for i := len(c.Tiers) - 1; i >= 0; i-- {
-		if count > c.Tiers[i].Threshold {
-			return &c.Tiers[i]
-		}
-	}
-	return nil
-}
-
 // A Tier is what happens to requests above a threshold.
 type Tier struct {
 	// Threshold: the tier applies to counts above it, the request included.

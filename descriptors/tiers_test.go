@@ -25,43 +25,22 @@ func tiersOf(t *testing.T, rules string) *descriptors.Concurrency {
 	return nil
 }
 
-// TestTierFor returns the highest tier below the count, which has
-// the request itself in it, however the tiers are written down.
-func TestTierFor(t *testing.T) {
-	for _, tc := range []struct {
-		thresholds string
-		want       map[int64]int64 // count: threshold of the tier, -1 for none
-	}{
-		{"3 5 10", map[int64]int64{0: -1, 1: -1, 3: -1, 4: 3, 5: 3, 6: 5, 7: 5, 10: 5, 11: 10, 1 << 40: 10}},
-		{"10 3 5", map[int64]int64{3: -1, 4: 3, 7: 5, 10: 5, 11: 10}},
-		{"5 10 3", map[int64]int64{3: -1, 4: 3, 7: 5, 10: 5, 11: 10}},
-		{"5", map[int64]int64{5: -1, 6: 5}},
-		{"0", map[int64]int64{0: -1, 1: 0}},
-	} {
+// TestTiersAreInOrder, however they are written down: decisions take the last one whose threshold is passed.
+func TestTiersAreInOrder(t *testing.T) {
+	for thresholds, want := range map[string]string{"3 5 10": "[3 5 10]", "10 3 5": "[3 5 10]", "5 10 3": "[3 5 10]",
+		"5": "[5]", "0": "[0]"} {
 		var list []string
-		for _, threshold := range strings.Fields(tc.thresholds) {
+		for _, threshold := range strings.Fields(thresholds) {
 			list = append(list, fmt.Sprintf("{threshold: %s, response: {statusCode: 429}}", threshold))
 		}
 		c := tiersOf(t, "domain: d\ndescriptors:\n  - {key: a, reject_hold: 1s, concurrency: ["+
 			strings.Join(list, ",")+"]}\n")
-		for count, want := range tc.want {
-			got := int64(-1)
-			if tier := c.TierFor(count); tier != nil {
-				got = tier.Threshold
-			}
-			if got != want {
-				t.Errorf("%s: count %d: got %d, want %d", tc.thresholds, count, got, want)
-			}
+		var got []int64
+		for i := range c.Tiers {
+			got = append(got, c.Tiers[i].Threshold)
 		}
-	}
-}
-
-// TestTierForReturnsItsOwnTier, not a copy that changes with a loop.
-func TestTierForReturnsItsOwnTier(t *testing.T) {
-	c := tiersOf(t, severalTiers)
-	for i := range c.Tiers {
-		if got := c.TierFor(c.Tiers[i].Threshold + 1); got != &c.Tiers[i] {
-			t.Errorf("tier %d: got %v", i, got)
+		if fmt.Sprint(got) != want {
+			t.Errorf("%s: %v, want %s", thresholds, got, want)
 		}
 	}
 }

@@ -77,21 +77,6 @@ func (s *Store) Close() error {
 // Address returns the address of the database, for logs.
 func (s *Store) Address() string { return s.db.Address.Shown }
 
-// Pool returns the figures of the connections.
-func (s *Store) Pool() sqldb.PoolStats { return s.db.Pool() }
-
-// Stats are figures of the store.
-type Stats struct {
-	OutboxWaiting int64 // messages in the outbox, as of the last look
-	Recounts      int64 // messages that were counted by a second transaction, as the first one's commit failed
-	Uncounted     int64 // messages that were published and could not be counted
-}
-
-// Stats returns the figures.
-func (s *Store) Stats() Stats {
-	return Stats{s.waiting.Load(), s.recounts.Load(), s.uncounted.Load()}
-}
-
 //go:embed migrations
 var migrationFiles embed.FS
 

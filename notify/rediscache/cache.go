@@ -42,7 +42,7 @@ type Cache struct {
 	probing   atomic.Bool
 	pending   pending
 
-	byRedis, fallbacks, lost, dropped atomic.Int64
+	byRedis, fallbacks, lost atomic.Int64
 }
 
 // New returns a cache.
@@ -56,19 +56,18 @@ func New(c Config) *Cache {
 
 // Stats are figures of a cache.
 type Stats struct {
-	ByRedis       int64 // sends decided in Redis
-	Fallbacks     int64 // sends decided in the database because Redis did not answer
-	Lost          int64 // units that were counted in Redis for messages that could not be delivered
-	Up            bool  // whether Redis answered last
-	SyncWaiting   int   // users whose count the database does not have yet
-	RemovalsWait  int   // users whose hash is still to be removed after a change
-	RemovalsGiven int64 // removals that were given up, as too many waited
+	ByRedis      int64 // sends decided in Redis
+	Fallbacks    int64 // sends decided in the database because Redis did not answer
+	Lost         int64 // units that were counted in Redis for messages that could not be delivered
+	Up           bool  // whether Redis answered last
+	SyncWaiting  int   // users whose count the database does not have yet
+	RemovalsWait int   // users whose hash is still to be removed after a change
 }
 
 // Stats returns the figures.
 func (c *Cache) Stats() Stats {
 	counts, removals := c.pending.size()
-	return Stats{c.byRedis.Load(), c.fallbacks.Load(), c.lost.Load(), c.up(), counts, removals, c.dropped.Load()}
+	return Stats{c.byRedis.Load(), c.fallbacks.Load(), c.lost.Load(), c.up(), counts, removals}
 }
 
 // blockOf is how many units of a limit a hash gets at once: what a user may lose with Redis. take.lua
@@ -246,9 +245,7 @@ func (c *Cache) Configure(ctx context.Context, config notify.Config) (notify.Sav
 	}
 	if err := c.remove(context.WithoutCancel(ctx), config.UserID); err != nil {
 		c.warn("config", config.UserID, err)
-		if !c.pending.addRemoval(config.UserID) {
-			c.dropped.Add(1)
-		}
+		c.pending.addRemoval(config.UserID)
 	}
 	return saved, nil
 }

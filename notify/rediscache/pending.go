@@ -39,14 +39,12 @@ func (p *pending) add(c pgstore.Count) {
 	p.counts[c.UserID] = c
 }
 
-func (p *pending) addRemoval(user string) bool {
+func (p *pending) addRemoval(user string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, there := p.removals[user]; !there && len(p.removals) >= maxPending {
-		return false
+	if _, there := p.removals[user]; there || len(p.removals) < maxPending {
+		p.removals[user] = struct{}{}
 	}
-	p.removals[user] = struct{}{}
-	return true
 }
 
 // take returns what there is to do, and begins anew.

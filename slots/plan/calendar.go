@@ -234,8 +234,3 @@ func (c *Calendar) String() string {
 	}
 	return c.text
 }
-
-// Equal reports whether two calendars have the same canonical text. Calendars
-// that say the same in other entries ("mon-tue ..." and "mon ...", "tue ...")
-// are not equal.
-func (c *Calendar) Equal(other *Calendar) bool { return c.String() == other.String() }
