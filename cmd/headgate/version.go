@@ -3,9 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/headgate-rls/headgate/internal/kit/settings"
 )
 
 // version is set by the linker (see Makefile).
@@ -34,12 +35,4 @@ func printVersion(out io.Writer) error {
 }
 
 // buildVersion returns the linked-in version, or what the Go toolchain knows.
-func buildVersion() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
-}
+func buildVersion() string { return settings.Version(version) }

@@ -4,6 +4,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -160,18 +161,14 @@ func (h *handlers) configure(w http.ResponseWriter, r *http.Request) error {
 }
 
 // one returns the value of a field that has two names.
-func one[T any](name string, value *T, alias string, other *T) (T, error) {
+func one[T any](name string, value *T, alias string, other *T) (none T, err error) {
 	switch {
 	case value != nil && other != nil:
-		var none T
 		return none, &notify.FieldError{Field: name, Problem: "is there twice, also as " + alias}
-	case value != nil:
-		return *value, nil
-	case other != nil:
-		return *other, nil
+	case value == nil && other == nil:
+		return none, &notify.FieldError{Field: name, Problem: "is missing"}
 	}
-	var none T
-	return none, &notify.FieldError{Field: name, Problem: "is missing"}
+	return *cmp.Or(value, other), nil
 }
 
 type sendBody struct {

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -43,7 +42,7 @@ func (p Program[S]) Run(ctx context.Context, args, environ []string, out, errOut
 	cmd := &cobra.Command{
 		Use:           p.Name,
 		Short:         p.Short,
-		Version:       p.version(),
+		Version:       settings.Version(p.Version),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -57,7 +56,7 @@ func (p Program[S]) Run(ctx context.Context, args, environ []string, out, errOut
 			return err
 		}
 		log := p.Settings.Logger(out, append(warnings, p.Settings.Unwise()...))
-		return p.Serve(cmd.Context(), p.Settings, log, p.version())
+		return p.Serve(cmd.Context(), p.Settings, log, settings.Version(p.Version))
 	}
 	cmd.SetArgs(args)
 	cmd.SetOut(out)
@@ -67,16 +66,6 @@ func (p Program[S]) Run(ctx context.Context, args, environ []string, out, errOut
 		return 2
 	}
 	return 0
-}
-
-func (p Program[S]) version() string {
-	if p.Version != "" {
-		return p.Version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
 }
 
 // Ended reports whether an error only says that the program was asked to end.

@@ -1,10 +1,12 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -219,3 +221,11 @@ func (p Program) Ignores(name, value string) bool {
 
 var serviceVariable = regexp.MustCompile(
 	`^_(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
+
+// Version returns the version that was linked into a program, or what the Go toolchain knows.
+func Version(linked string) string {
+	if info, ok := debug.ReadBuildInfo(); ok && linked == "" {
+		linked = info.Main.Version
+	}
+	return cmp.Or(linked, "(devel)")
+}
