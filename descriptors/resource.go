@@ -56,7 +56,9 @@ const (
 // digits (0 means 8, at most 64) of a SHA-256 over everything m says, in an
 // order of its own.
 func resourceKey(method, name string, m *Matcher, hashLength int) (string, error) {
-	hashLength = cmp.Or(hashLength, defaultHashLength)
+	if hashLength == 0 {
+		hashLength = defaultHashLength
+	}
 	if hashLength < 1 || hashLength > MaxHashLength {
 		return "", fmt.Errorf("hash length %d is outside 1 to %d", hashLength, MaxHashLength)
 	}

@@ -2,7 +2,6 @@ package rulefile
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
@@ -212,7 +211,10 @@ func (l *loader) domain(root *yaml.Node, f fields) (string, bool) {
 // impliedDomain returns the name of the domain that files of a plugin share if
 // they name none, and whether it can be used.
 func (l *loader) impliedDomain(root *yaml.Node) (string, bool) {
-	name := cmp.Or(l.opt.DefaultDomain, defaultDomain)
+	name := l.opt.DefaultDomain
+	if name == "" {
+		name = defaultDomain
+	}
 	l.named = name
 	first := l.domains[name]
 	if first != nil && !first.implied && !l.opt.MergeDomains {

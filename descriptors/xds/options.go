@@ -1,7 +1,6 @@
 package xds
 
 import (
-	"cmp"
 	"log/slog"
 	"time"
 
@@ -56,7 +55,9 @@ type Options struct {
 const DefaultMaxMessage = 64 << 20
 
 func (o *Options) fill() {
-	o.Log = cmp.Or(o.Log, slog.Default())
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
 	if o.MaxMessage <= 0 {
 		o.MaxMessage = DefaultMaxMessage
 	}

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"log/slog"
 	"net"
 	"net/http"
@@ -30,7 +29,9 @@ func (b Bounds) NewServer(h http.Handler, write time.Duration, log *slog.Logger)
 	if b.Memory == nil {
 		b.Memory = memory.NewPool(maxBodies)
 	}
-	b.Connections = cmp.Or(b.Connections, maxConns)
+	if b.Connections == 0 {
+		b.Connections = maxConns
+	}
 	if b.Stats == nil {
 		b.Stats = new(Stats)
 	}

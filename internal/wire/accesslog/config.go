@@ -1,7 +1,6 @@
 package accesslog
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -85,7 +84,9 @@ func (c *Config) setDefaults() {
 	if c.Timeout <= 0 {
 		c.Timeout = ratelimit.DefaultTimeout
 	}
-	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
 	if c.Count == nil {
 		c.Count = func(leases.LogEvent, int) {}
 	}
