@@ -79,7 +79,7 @@ programs() {
 	for platform in $platforms; do
 		folder=$work/$platform/${name}_${VERSION}_${platform/\//_}
 		mkdir -p "$folder"
-		GOOS=${platform%/*} GOARCH=${platform#*/} go build -tags="$tags" -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o "$folder/" "$@"
+		GOOS=${platform%/*} GOARCH=${platform#*/} go build -tags="$tags" -trimpath -buildvcs=false -ldflags "$LINK -X main.version=$VERSION" -o "$folder/" "$@"
 		(cd "$folder" && go version -m -- *) >"$OUT/${folder##*/}.modules.txt"
 		"$work/sbom" "$name" "$VERSION" "$SOURCE_DATE_EPOCH" "$folder"/* >"$OUT/${folder##*/}.cdx.json"
 		cp LICENSE README.md "$folder/"
@@ -123,8 +123,11 @@ image() {
 }
 
 go -C tools/sbom build -o "$work/sbom" .
+LINK='-s -w'
 programs headgate "$PLATFORMS" "" ./cmd/headgate
+LINK='-s -w -funcalign=16' # a hundredth smaller
 programs headgate-rlsonly "$PLATFORMS" rlsonly,grpcnotrace,nethttpomithttp2 ./cmd/headgate
+LINK='-s -w'
 programs notify "$PLATFORMS" "" ./cmd/notify-gateway ./cmd/notify-sender
 oracle
 chart
