@@ -111,11 +111,12 @@ end
 
 -- Counters and buckets: a string of a tag, the three figures of limit.State,
 -- and the second of the server's clock until which the key is known to live. A fixed
--- window that is charged alone can be a whole number instead, so that INCRBY counts without
--- this script: nine digits, 10^8 + (the second of its start modulo 8 * 10^8), and ten
--- for its units. Its key expires after it, and that second is 1. States are read once per slice and written once, at its end. In a run a
--- state is a table that never changes: at, n, m, that second, its tag, and, if it is
--- to be written, for how long it is of use.
+-- window that is charged by itself can be a whole number instead, so that INCRBY counts
+-- without this script: nine digits, 10^8 + (the second of its start modulo 8 * 10^8),
+-- and ten for its units. Its key expires after it, and the second of its state is 1.
+-- States are read once per slice and written once, at its end. In a run a state is a
+-- table that never changes: at, n, m, that second, its tag, and, if it is to be
+-- written, for how long it is of use.
 
 local function load_state(k, algorithm)
   if algorithm == CALENDAR then algorithm = FIXED end -- they have one state
@@ -140,7 +141,7 @@ local function load_state(k, algorithm)
         tag, n, m, lives = FIXED, units, 0, 1
         at = (second + (start - FIRST - second + STARTS / 2) % STARTS - STARTS / 2) * 1000000
       end
-    elseif algorithm == FIXED and #raw < 8 and not string.find(raw, '%D') then
+    elseif algorithm == FIXED and #raw > 0 and #raw < 8 and not string.find(raw, '%D') then
       -- INCRBY has met no key and has made one. It is written anew, to expire.
       tag, at, n, m, lives = FIXED, 0, 0, 0, 0
       fresh = 0
@@ -2251,7 +2252,7 @@ if others then
 end
 
 local out, filled, lives = {clock}, 1, {unpack(keys)} -- by key: its life, or itself if it has not changed
-local alone, injected = {}, false -- keys of ops that are requests; some request brings its instant
+local alone, injected = {}, false -- keys that are charged by themselves; some request brings its instant
 local changed, thirds = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, {} -- by the request: in fours a place, at, n, and a life; m
 local p = 4
 for _ = 1, input[2] do
@@ -2267,6 +2268,7 @@ for _ = 1, input[2] do
     local k = (code - bits) / 8 * 5
     local at, used = s[k + 1], s[k + 2]
     if at > now then return general(input, size, clock, precise) end
+    if bits % 4 > 1 or from == to then alone[k] = numbered end
     if others and s[k] ~= input[l] then
       if s[k] ~= 0 then return general(input, size, clock, precise) end
       s[k] = input[l]
@@ -2297,7 +2299,7 @@ for _ = 1, input[2] do
           used = used + cost
           if used < 0 then used = 0 end
           if from == to then -- alone: it is admitted
-            s[k + 1], s[k + 2], lives[k / 5], alone[k] = start, used, start + win - since, numbered
+            s[k + 1], s[k + 2], lives[k / 5] = start, used, start + win - since
           else
             if others then thirds[changes + 1] = s[k + 3] end
             changed[changes + 1], changed[changes + 2], changed[changes + 3], changed[changes + 4] = k, start, used, start + win - since

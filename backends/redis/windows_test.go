@@ -222,6 +222,26 @@ func TestWindowsNeedOneCommandForEachKey(t *testing.T) {
 	}
 }
 
+// Ops that are charged each are counted without the script as well.
+func TestWindowsThatAreChargedEach(t *testing.T) {
+	s := testenv.StartRedis(t)
+	b, req := open(t, s.URL()), limit.Request{}
+	for i, o := range []limit.Overflow{limit.Refuse, limit.Saturate, limit.Refuse} {
+		op := one(t, fmt.Sprint("k", i), 9, 1, time.Hour, o).Ops[0]
+		op.Each = true
+		req.Ops = append(req.Ops, op)
+	}
+	for i := range int64(12) {
+		v := take(t, b, req)[0]
+		if v.Err != nil || v.Admitted != (i < 9) || v.Outcomes[2].Remaining != max(8-i, 0) {
+			t.Errorf("%d: %+v", i, v)
+		}
+	}
+	if n := scriptCalls(t.Context(), s.Client()); n != 5 { // EVALSHA, EVAL, and what had no room
+		t.Errorf("the script was called %d times", n)
+	}
+}
+
 // Refused clients ask the script alone, and what they ask counts nothing.
 func TestWindowsThatAreFullAskTheScript(t *testing.T) {
 	s := testenv.StartRedis(t)
@@ -250,6 +270,7 @@ func TestWindowsThatCannotBeCounted(t *testing.T) {
 	for what, spoil := range map[string]func(key string){
 		"hash":   func(key string) { c.Del(t.Context(), key); c.HSet(t.Context(), key, "a", "b") },
 		"string": func(key string) { c.Set(t.Context(), key, "foreign", 0) },
+		"empty":  func(key string) { c.Set(t.Context(), key, "", 0) },
 		"number": func(key string) { c.Set(t.Context(), key, "9223372036854775000", 0) },
 		"most":   func(key string) { c.Set(t.Context(), key, "9223372036854775807", 0) },
 	} {
