@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"os"
 	"strings"
 	"testing"
 )
@@ -127,5 +128,22 @@ func TestCheckFindsRulesWithoutACounterInTheReference(t *testing.T) {
 	if code, out := headgate(t, "check", file, "--backend", shared); code != exitProblems ||
 		!strings.Contains(out, file+":3: ") || !strings.Contains(out, "has none for rules by method and path") {
 		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
+// A command whose answer cannot be written, as on a full disk, fails and says so.
+func TestLostAnswersAreErrors(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	for _, args := range []string{"check ../../examples/envoy/rules.yaml", "version", "--help",
+		"check --format json ../../examples/envoy/rules.yaml"} {
+		var errOut strings.Builder
+		if code := run(t.Context(), strings.Fields(args), nil, full, &errOut); code == exitOK ||
+			!strings.Contains(errOut.String(), "cannot write the answer: write /dev/full: no space left on device") {
+			t.Errorf("%s: code %d, %q", args, code, errOut.String())
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -97,8 +98,21 @@ func (f *format) writer(out io.Writer, answer any) io.Writer {
 	}
 	e := json.NewEncoder(out)
 	e.SetIndent("", "  ")
-	_ = e.Encode(answer) // fails only if the reader is gone
+	_ = e.Encode(answer) // answerWriter keeps the error
 	return io.Discard
+}
+
+// An answerWriter keeps the first error of writing, so that no command has to look at it, and none loses its answer
+// in silence.
+type answerWriter struct {
+	io.Writer
+	err error
+}
+
+func (w *answerWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	w.err = cmp.Or(w.err, err)
+	return n, err
 }
 
 // A lister prints answers one by one: as lines of text, or as the elements of a JSON array, one per line.
@@ -156,6 +170,9 @@ func oneWord(name string) string {
 
 // isTerminal reports whether people read what is written to out.
 func isTerminal(out io.Writer) bool {
+	if answers, ok := out.(*answerWriter); ok {
+		out = answers.Writer
+	}
 	file, ok := out.(*os.File)
 	if !ok {
 		return false

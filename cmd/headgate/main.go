@@ -44,11 +44,15 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	root := rootCommand()
 	root.SetArgs(args)
 	root.SetIn(in)
-	root.SetOut(out)
+	answers := &answerWriter{Writer: out}
+	root.SetOut(answers)
 	root.SetErr(errOut)
 	begun := false
 	whenRun(root, func() { begun = true })
 	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil && answers.err != nil {
+		err = fmt.Errorf("cannot write the answer: %w", answers.err)
+	}
 	switch {
 	case err == nil:
 		return exitOK
