@@ -112,8 +112,11 @@ func TestWindowsDecideAsMemory(t *testing.T) {
 type crowd struct {
 	mu       sync.Mutex
 	admitted map[string]int64
+	refused  map[string]bool
 	failed   error
 }
+
+func newCrowd() *crowd { return &crowd{admitted: map[string]int64{}, refused: map[string]bool{}} }
 
 func (c *crowd) run(t *testing.T, d time.Duration, replicas []*Backend, next func(r *rand.Rand) limit.Request) {
 	var wg sync.WaitGroup
@@ -124,12 +127,14 @@ func (c *crowd) run(t *testing.T, d time.Duration, replicas []*Backend, next fun
 				reqs := []limit.Request{next(r), next(r), next(r)}
 				for j, v := range take(t, replicas[i%len(replicas)], reqs...) {
 					op := &reqs[j].Ops[0]
+					window := fmt.Sprint(op.Key.Group, int64(v.At)/op.Limit.Window().Microseconds())
 					c.mu.Lock()
 					if v.Err != nil {
 						c.failed = v.Err
 					} else if v.Admitted {
-						second := int64(v.At) / op.Limit.Window().Microseconds()
-						c.admitted[fmt.Sprint(op.Key.Group, second)] += op.Cost
+						c.admitted[window] += op.Cost
+					} else {
+						c.refused[window] = true
 					}
 					c.mu.Unlock()
 				}
@@ -139,12 +144,13 @@ func (c *crowd) run(t *testing.T, d time.Duration, replicas []*Backend, next fun
 	wg.Wait()
 }
 
-// TestWindowsAdmitTheirLimit: over several replicas, each window admits its limit to a crowd, and no more.
+// TestWindowsAdmitTheirLimit: over several replicas, each window admits no more than its limit to a crowd, and refuses
+// nobody before it has admitted that.
 func TestWindowsAdmitTheirLimit(t *testing.T) {
 	s := testenv.StartRedis(t)
 	replicas := []*Backend{open(t, s.URL()), open(t, s.URL()), open(t, s.URL())}
 	replicas[2].counts = nil
-	c := &crowd{admitted: map[string]int64{}}
+	c := newCrowd()
 	const most = 300
 	c.run(t, time.Duration(random.Times(4, 60))*time.Second, replicas, func(r *rand.Rand) limit.Request {
 		if r.IntN(10) == 0 {
@@ -157,14 +163,15 @@ func TestWindowsAdmitTheirLimit(t *testing.T) {
 	}
 	full := 0
 	for name, n := range c.admitted {
-		if n > most {
+		// Where costs are mixed, some may not fit into what is left.
+		if n > most || n < most && c.refused[name] && strings.Contains(name, "plain") {
 			t.Errorf("window %s has admitted %d of %d", name, n, most)
 		} else if n == most {
 			full++
 		}
 	}
-	if len(c.admitted)-full > 4 { // the first and the last of each key
-		t.Errorf("%d of %d windows have admitted their limit: %v", full, len(c.admitted), c.admitted)
+	if full == 0 {
+		t.Error("no window was used up")
 	}
 	if n := replicas[0].counted.Load(); n < 100 {
 		t.Errorf("only %d slices were counted without the script", n)
@@ -175,7 +182,7 @@ func TestWindowsAdmitTheirLimit(t *testing.T) {
 func TestWindowsWhoseKeysGo(t *testing.T) {
 	s := testenv.StartRedis(t)
 	replicas := []*Backend{open(t, s.URL()), open(t, s.URL())}
-	c := &crowd{admitted: map[string]int64{}}
+	c := newCrowd()
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
