@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -98,8 +98,8 @@ func (f *diffFlags) check() (err error) {
 // show prints the comparison once. It returns an error if --fail-on is exceeded or if there is no comparison.
 func (f *diffFlags) show(cmd *cobra.Command) error {
 	var d candidate.Answer
-	path := fmt.Sprintf("/admin/candidate?since=%s&top=%d", url.QueryEscape(f.since), f.top)
-	if err := f.api.Call(cmd.Context(), http.MethodGet, path, nil, &d); err != nil {
+	query := url.Values{"since": {f.since}, "top": {strconv.Itoa(f.top)}}
+	if err := f.api.Get(cmd.Context(), "/admin/candidate", query, &d); err != nil {
 		return err
 	}
 	out := f.format.writer(cmd.OutOrStdout(), &d)

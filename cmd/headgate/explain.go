@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -78,7 +76,7 @@ not known.`,
 	return cmd
 }
 
-func (opt *explainOptions) explain(ctx context.Context, api *client.Admin, args []string) (*client.Explanation, error) {
+func (opt *explainOptions) explain(ctx context.Context, api *client.Admin, args []string) (*httpapi.Explained, error) {
 	if len(opt.rules) > 0 {
 		return opt.offline(ctx, args[0], strings.Join(args[1:], ","))
 	}
@@ -92,12 +90,12 @@ func (opt *explainOptions) explain(ctx context.Context, api *client.Admin, args 
 		by.Set("domain", args[0])
 		by.Set("descriptor", strings.Join(args[1:], ","))
 	}
-	e, err := api.Explain(ctx, by)
-	return &e, err
+	e := new(httpapi.Explained)
+	return e, api.Get(ctx, "/admin/explain", by, e)
 }
 
 // offline explains by rules in files.
-func (opt *explainOptions) offline(ctx context.Context, domain, descriptor string) (*client.Explanation, error) {
+func (opt *explainOptions) offline(ctx context.Context, domain, descriptor string) (*httpapi.Explained, error) {
 	entries, err := httpapi.Entries(descriptor)
 	if err != nil {
 		return nil, inputError{err}
@@ -114,13 +112,10 @@ func (opt *explainOptions) offline(ctx context.Context, domain, descriptor strin
 	if x.Err != nil {
 		return nil, fmt.Errorf("--backend: %w", x.Err)
 	}
-	// The service's answer and the command's have one form.
-	text, err := json.Marshal(e)
-	answer := new(client.Explanation)
-	return answer, errors.Join(err, json.Unmarshal(text, answer))
+	return e, nil
 }
 
-func showExplanation(out io.Writer, e *client.Explanation) {
+func showExplanation(out io.Writer, e *httpapi.Explained) {
 	fmt.Fprintln(out, e.Key)
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(out, "%-9s %s\n", name, fmt.Sprintf(format, args...))
@@ -157,7 +152,7 @@ func showExplanation(out io.Writer, e *client.Explanation) {
 	showSeen(out, e.Replicas, e.Note, e.Problem)
 }
 
-func showLimits(out io.Writer, limits []client.LimitState) {
+func showLimits(out io.Writer, limits []httpapi.LimitState) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "LIMIT\tFIGURES\tUSED\tLEFT\tREFUSED/5m\tRETRY")
 	for i := range limits {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/app/client"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
+	"github.com/headgate-rls/headgate/ratelimit/httpapi"
 )
 
 // adminCommand makes a command that shows what the admin API of a running service says: as text by show, or as JSON.
@@ -42,13 +43,14 @@ func coverageCommand() *cobra.Command {
 of them a rule matched and how many none did, and why. What no rule matches is not limited.
 
 It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client certificate.`,
-	}, func(api *client.Admin, cmd *cobra.Command) ([]client.Shape, error) {
-		return api.Coverage(cmd.Context())
-	},
-		showCoverage)
+	}, func(api *client.Admin, cmd *cobra.Command) ([]httpapi.ShapeAnswer, error) {
+		var answer httpapi.CoverageAnswer
+		err := api.Get(cmd.Context(), "/admin/coverage", nil, &answer)
+		return answer.Shapes, err
+	}, showCoverage)
 }
 
-func showCoverage(out io.Writer, shapes []client.Shape) error {
+func showCoverage(out io.Writer, shapes []httpapi.ShapeAnswer) error {
 	if len(shapes) == 0 {
 		fmt.Fprintln(out, "nothing was asked about domains that rules have")
 		return nil
@@ -74,13 +76,14 @@ func reloadsCommand() *cobra.Command {
 limits that came (+), went (-) or have other figures.
 
 It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client certificate.`,
-	}, func(api *client.Admin, cmd *cobra.Command) ([]client.Reload, error) {
-		return api.Reloads(cmd.Context())
-	},
-		showReloads)
+	}, func(api *client.Admin, cmd *cobra.Command) ([]httpapi.ReloadAnswer, error) {
+		var answer httpapi.ReloadsAnswer
+		err := api.Get(cmd.Context(), "/admin/reloads", nil, &answer)
+		return answer.Reloads, err
+	}, showReloads)
 }
 
-func showReloads(out io.Writer, reloads []client.Reload) error {
+func showReloads(out io.Writer, reloads []httpapi.ReloadAnswer) error {
 	if len(reloads) == 0 {
 		fmt.Fprintln(out, "nothing has changed since the start")
 	}

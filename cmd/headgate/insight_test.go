@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/app/client"
+	"github.com/headgate-rls/headgate/ratelimit/httpapi"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -200,7 +200,7 @@ func TestReplicasTogether(t *testing.T) {
 			for _, r := range []string{a.HTTP, b.HTTP} {
 				testenv.Eventually(t, 30*time.Second, "both replicas are seen at "+r, func() string {
 					code, out := headgate(t, "top", "--addr", "http://"+r, "--format", "json")
-					var top client.Top
+					var top httpapi.TopAnswer
 					if err := json.Unmarshal([]byte(out), &top); code != exitOK || err != nil {
 						return out
 					}

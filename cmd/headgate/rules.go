@@ -1,10 +1,10 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
+	"context"
 	"fmt"
 	"io"
+	"net/url"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -30,34 +30,49 @@ It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client c
 	}
 	domain := cmd.Flags().String("domain", "", "only the rules of this `domain`")
 	paths := cmd.Flags().StringArray("rules", nil, "show the rules in this `file or directory`, without a service")
-	adminCommand(cmd, func(api *client.Admin, cmd *cobra.Command) ([]client.Rule, error) {
+	adminCommand(cmd, func(api *client.Admin, cmd *cobra.Command) ([]httpapi.RuleRow, error) {
 		if len(*paths) > 0 {
 			return rulesOfFiles(*paths, *domain)
 		}
-		return api.Rules(cmd.Context(), *domain)
+		return rulesInForce(cmd.Context(), api, *domain)
 	}, showRules)
 	cmd.MarkFlagsMutuallyExclusive("rules", "addr")
 	return cmd
 }
 
+// rulesInForce returns all limits of a service, of a domain unless it is empty.
+func rulesInForce(ctx context.Context, api *client.Admin, domain string) (all []httpapi.RuleRow, err error) {
+	query := url.Values{"limit": {"1000"}}
+	if domain != "" {
+		query.Set("domain", domain)
+	}
+	for {
+		var page httpapi.RulesAnswer
+		if err := api.Get(ctx, "/admin/rules", query, &page); err != nil {
+			return nil, err
+		}
+		if all = append(all, page.Rules...); page.Next == "" {
+			return all, nil
+		}
+		query.Set("after", page.Next)
+	}
+}
+
 // rulesOfFiles returns the limits of rules in files.
-func rulesOfFiles(paths []string, domain string) (rules []client.Rule, err error) {
+func rulesOfFiles(paths []string, domain string) (rules []httpapi.RuleRow, err error) {
 	set, _, err := files.Load(paths, rulefile.Options{})
 	if err != nil {
 		return nil, wrongInput(err)
 	}
-	var all []client.Rule
-	text, err := json.Marshal(httpapi.RuleRows(set))
-	err = errors.Join(err, json.Unmarshal(text, &all))
-	for _, r := range all {
+	for _, r := range httpapi.RuleRows(set) {
 		if domain == "" || r.Domain == domain {
 			rules = append(rules, r)
 		}
 	}
-	return rules, err
+	return rules, nil
 }
 
-func showRules(out io.Writer, rules []client.Rule) error {
+func showRules(out io.Writer, rules []httpapi.RuleRow) error {
 	if len(rules) == 0 {
 		fmt.Fprintln(out, "there are no rules: nothing is limited")
 		return nil
@@ -89,12 +104,13 @@ func statusCommand() *cobra.Command {
 last minute. The exit code is 0 if it is ready, and 3 if it is not.
 
 It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client certificate.`,
-	}, func(api *client.Admin, cmd *cobra.Command) (client.Status, error) {
-		return api.Status(cmd.Context())
+	}, func(api *client.Admin, cmd *cobra.Command) (s httpapi.StatusAnswer, err error) {
+		err = api.Get(cmd.Context(), "/admin/status", nil, &s)
+		return s, err
 	}, showStatus)
 }
 
-func showStatus(out io.Writer, s client.Status) error {
+func showStatus(out io.Writer, s httpapi.StatusAnswer) error {
 	fmt.Fprintf(out, "%s, headgate %s\n", strings.ToLower(strings.ReplaceAll(s.Status, "_", " ")), s.Version)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, p := range s.Parts {

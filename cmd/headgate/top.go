@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -16,6 +17,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/app/client"
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/units"
+	"github.com/headgate-rls/headgate/ratelimit/httpapi"
 )
 
 func topCommand() *cobra.Command {
@@ -48,8 +50,9 @@ It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client c
 			by.value = "near"
 		}
 		show := func(out io.Writer) error {
-			top, err := api.Top(cmd.Context(), by.value, units.Format(*window), *n)
-			if err != nil {
+			query := url.Values{"by": {by.value}, "window": {units.Format(*window)}, "limit": {strconv.Itoa(*n)}}
+			var top httpapi.TopAnswer
+			if err := api.Get(cmd.Context(), "/admin/top", query, &top); err != nil {
 				return err
 			}
 			return showTop(format.writer(out, top), &top)
@@ -86,7 +89,7 @@ func redraw(ctx context.Context, out io.Writer, every time.Duration, show func(i
 	}
 }
 
-func showTop(out io.Writer, t *client.Top) error {
+func showTop(out io.Writer, t *httpapi.TopAnswer) error {
 	window := units.Format(time.Duration(t.WindowMS) * time.Millisecond)
 	if len(t.Keys) == 0 {
 		none := map[string]string{"refused": "nobody was refused", "near": "nobody was near a limit"}[t.By]
@@ -115,7 +118,7 @@ func showTop(out io.Writer, t *client.Top) error {
 }
 
 // showSeen says whose figures an answer has, and what is not known.
-func showSeen(out io.Writer, replicas []client.Replica, note, problem string) {
+func showSeen(out io.Writer, replicas []httpapi.Replica, note, problem string) {
 	if len(replicas) > 1 {
 		names := make([]string, len(replicas))
 		for i, r := range replicas {
@@ -138,7 +141,7 @@ func number(n *int64) string {
 }
 
 // topFigure is by what keys are ordered.
-func topFigure(k *client.Key) string {
+func topFigure(k *httpapi.KeyAnswer) string {
 	switch {
 	case k.Refused == nil:
 		return fmt.Sprintf("%.1f%%", k.UsedPercent)
@@ -149,7 +152,7 @@ func topFigure(k *client.Key) string {
 }
 
 // retryText is how long to wait until a limit has room.
-func retryText(s *client.State) string {
+func retryText(s *httpapi.State) string {
 	switch {
 	case s.Used == nil:
 		return "?"

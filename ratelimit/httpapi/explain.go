@@ -34,8 +34,8 @@ type Explained struct {
 	Passes       *bool  `json:"passes,omitempty"`
 	OnStoreError string `json:"on_store_error,omitempty"` // what is answered while the store fails
 
-	Refusals []refusalAnswer `json:"refusals,omitempty"` // the last ones of the key, on this replica
-	Replicas []replica       `json:"replicas,omitempty"`
+	Refusals []RefusalAnswer `json:"refusals,omitempty"` // the last ones of the key, on this replica
+	Replicas []Replica       `json:"replicas,omitempty"`
 	Note     string          `json:"note,omitempty"`
 	Problem  string          `json:"problem,omitempty"`
 }
@@ -58,7 +58,7 @@ type LimitState struct {
 	Rule   string `json:"rule"`
 	Limit  string `json:"limit"`
 	Key    string `json:"key"`
-	state
+	State
 	InForce policies.Words `json:"in_force"` // the limit in the words of rules
 	Refused int64          `json:"refused"`  // in the last 5 minutes
 	Passes  bool           `json:"passes"`
@@ -89,7 +89,7 @@ func Explain(ctx context.Context, s *ratelimit.Service, domain string, entries [
 		u := &x.Limits[i]
 		e.Limits = append(e.Limits, LimitState{Domain: domain, Rule: u.Rule, Limit: descriptors.LimitText(u.Limit),
 			Key:     e.Key,
-			InForce: policies.WordsOf(u.Limit.Spec()), state: stateOf(u), Passes: !u.Limited || u.Shadow, Shadow: u.Shadow})
+			InForce: policies.WordsOf(u.Limit.Spec()), State: stateOf(u), Passes: !u.Limited || u.Shadow, Shadow: u.Shadow})
 	}
 	if x.Err == nil {
 		e.Passes = &x.Passes
@@ -225,11 +225,12 @@ func (h *Handlers) keyNamed(ctx context.Context, given string) (descriptor, erro
 
 // A recentAnswer is the last refusals of this replica, the newest first.
 type recentAnswer struct {
-	Refusals []refusalAnswer `json:"refusals"`
+	Refusals []RefusalAnswer `json:"refusals"`
 	Note     string          `json:"note"`
 }
 
-type refusalAnswer struct {
+// A RefusalAnswer is a request that was refused.
+type RefusalAnswer struct {
 	At           time.Time `json:"at"`
 	Domain       string    `json:"domain"`
 	Rule         string    `json:"rule"`
@@ -242,8 +243,8 @@ type refusalAnswer struct {
 	RequestID    string    `json:"request_id,omitempty"`
 }
 
-func (h *Handlers) refusalAnswer(r *insight.Refusal) refusalAnswer {
-	a := refusalAnswer{At: r.At.UTC(), Domain: domainOf(r.Key), Rule: r.Rule, Limit: descriptors.LimitText(r.Limit),
+func (h *Handlers) refusalAnswer(r *insight.Refusal) RefusalAnswer {
+	a := RefusalAnswer{At: r.At.UTC(), Domain: domainOf(r.Key), Rule: r.Rule, Limit: descriptors.LimitText(r.Limit),
 		Key: h.shown(r.Key), Cut: r.Cut, Cause: r.Cause, Tier: r.Tier, RequestID: r.RequestID}
 	if wait := milliseconds(r.Wait); r.Wait != limit.Never {
 		a.RetryAfterMS = &wait
@@ -261,7 +262,7 @@ func (h *Handlers) recent(w http.ResponseWriter, _ *http.Request, p web.Params) 
 			return err
 		}
 	}
-	answer := recentAnswer{Refusals: []refusalAnswer{},
+	answer := recentAnswer{Refusals: []RefusalAnswer{},
 		Note: "this replica only; of a flood only some refusals are kept, but the first of each key"}
 	for _, one := range h.Watch.Refusals() {
 		key := cmp.Or(p["key"], one.Key)

@@ -20,7 +20,8 @@ const (
 	maxPage     = 1000
 )
 
-type statusAnswer struct {
+// A StatusAnswer is how a process is.
+type StatusAnswer struct {
 	Status  string        `json:"status"`
 	Version string        `json:"version"`
 	Parts   []partAnswer  `json:"parts"`
@@ -74,7 +75,7 @@ func (h *Handlers) rulesDetail() string {
 
 // status says how the service is. The answer is a success whenever it can be given.
 func (h *Handlers) status(w http.ResponseWriter, _ *http.Request, _ web.Params) error {
-	answer := statusAnswer{Status: "READY", Version: h.Version, Parts: []partAnswer{}, Traffic: h.traffic()}
+	answer := StatusAnswer{Status: "READY", Version: h.Version, Parts: []partAnswer{}, Traffic: h.traffic()}
 	for _, p := range h.Ready.Parts() {
 		part := partAnswer{Name: p.Name, Status: "OK", Problem: p.Problem, Detail: p.Detail}
 		if p.Name == "rules" && p.Detail == "" {

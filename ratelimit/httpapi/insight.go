@@ -8,12 +8,13 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/web"
 )
 
-// A coverageAnswer is which shapes of descriptors rules match, in this process.
-type coverageAnswer struct {
-	Shapes []shapeAnswer `json:"shapes"`
+// A CoverageAnswer is which shapes of descriptors rules match, in this process.
+type CoverageAnswer struct {
+	Shapes []ShapeAnswer `json:"shapes"`
 }
 
-type shapeAnswer struct {
+// A ShapeAnswer is what a process has seen of descriptors with the same keys in a domain.
+type ShapeAnswer struct {
 	Domain    string    `json:"domain"`
 	Entries   []string  `json:"entries"` // keys; none: all shapes of the domain that have no room
 	Matched   int64     `json:"matched"`
@@ -25,10 +26,10 @@ type shapeAnswer struct {
 }
 
 func (h *Handlers) coverage(w http.ResponseWriter, _ *http.Request, _ web.Params) error {
-	answer := coverageAnswer{Shapes: []shapeAnswer{}}
+	answer := CoverageAnswer{Shapes: []ShapeAnswer{}}
 	rules := h.Service.Rules()
 	for _, s := range h.Service.Coverage().Shapes() {
-		a := shapeAnswer{Domain: s.Domain, Entries: s.Keys, Matched: s.Matched.Value(), Unmatched: s.Missed.Value(),
+		a := ShapeAnswer{Domain: s.Domain, Entries: s.Keys, Matched: s.Matched.Value(), Unmatched: s.Missed.Value(),
 			First: time.UnixMicro(s.First).UTC(), Last: s.Last().UTC(), Example: h.shown(s.Example)}
 		if a.Entries == nil {
 			a.Entries = []string{}
@@ -44,21 +45,22 @@ func (h *Handlers) coverage(w http.ResponseWriter, _ *http.Request, _ web.Params
 	return nil
 }
 
-// A reloadsAnswer is the last changes of rules and policies in this process, the newest first.
-type reloadsAnswer struct {
-	Reloads []reloadAnswer `json:"reloads"`
+// A ReloadsAnswer is the last changes of rules and policies in this process, the newest first.
+type ReloadsAnswer struct {
+	Reloads []ReloadAnswer `json:"reloads"`
 }
 
-type reloadAnswer struct {
+// A ReloadAnswer is a change of rules or policies.
+type ReloadAnswer struct {
 	At      time.Time `json:"at"`
 	Source  string    `json:"source"`
 	Changes []string  `json:"changes"`
 }
 
 func (h *Handlers) reloads(w http.ResponseWriter, _ *http.Request, _ web.Params) error {
-	answer := reloadsAnswer{Reloads: []reloadAnswer{}}
+	answer := ReloadsAnswer{Reloads: []ReloadAnswer{}}
 	for _, r := range h.Watch.Reloads() {
-		answer.Reloads = append(answer.Reloads, reloadAnswer{r.At.UTC(), r.Source, r.Changes})
+		answer.Reloads = append(answer.Reloads, ReloadAnswer{r.At.UTC(), r.Source, r.Changes})
 	}
 	web.JSON(w, http.StatusOK, answer)
 	return nil

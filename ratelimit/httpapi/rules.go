@@ -10,8 +10,8 @@ import (
 	"github.com/headgate-rls/headgate/ratelimit/fleet"
 )
 
-// A rulesAnswer is a page of the limits in force, in the order of the files.
-type rulesAnswer struct {
+// A RulesAnswer is a page of the limits in force, in the order of the files.
+type RulesAnswer struct {
 	Rules   []RuleRow `json:"rules"`
 	Next    string    `json:"next,omitempty"`
 	Problem string    `json:"problem,omitempty"`
@@ -90,7 +90,7 @@ func (h *Handlers) rules(w http.ResponseWriter, r *http.Request, p web.Params) e
 		list = kept
 	}
 	list = list[min(after, len(list)):]
-	answer := rulesAnswer{Rules: []RuleRow{}}
+	answer := RulesAnswer{Rules: []RuleRow{}}
 	if len(list) > n {
 		list, answer.Next = list[:n], strconv.Itoa(after+n)
 	}

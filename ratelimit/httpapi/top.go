@@ -23,44 +23,45 @@ const (
 	peekEvery   = 5 * time.Second
 )
 
-// A topAnswer is the keys that are refused most, or that are nearest to their limits, in all replicas that are seen.
-type topAnswer struct {
+// A TopAnswer is the keys that are refused most, or that are nearest to their limits, in all replicas that are seen.
+type TopAnswer struct {
 	By       string      `json:"by"`
 	WindowMS int64       `json:"window_ms"`
 	Exact    bool        `json:"exact"`
-	Keys     []keyAnswer `json:"keys"`
-	Replicas []replica   `json:"replicas"`
+	Keys     []KeyAnswer `json:"keys"`
+	Replicas []Replica   `json:"replicas"`
 	Note     string      `json:"note,omitempty"`
 	Problem  string      `json:"problem,omitempty"`
 }
 
-type replica struct {
+// A Replica is one whose figures are in an answer.
+type Replica struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 }
 
-// A keyAnswer is a limit and what it has counted under a key.
-type keyAnswer struct {
+// A KeyAnswer is a limit and what it has counted under a key.
+type KeyAnswer struct {
 	Domain string `json:"domain"`
 	Rule   string `json:"rule"`
 	Limit  string `json:"limit"`
 	Key    string `json:"key"`
 	Cut    bool   `json:"cut,omitempty"`
-	state
+	State
 	Refused     *int64  `json:"refused,omitempty"`      // in the window; by=refused
 	AtMost      *int64  `json:"at_most,omitempty"`      // refusals, if they are not known exactly
 	UsedPercent float64 `json:"used_percent,omitempty"` // at its largest in the window; by=near
 	Minutes     []int64 `json:"minutes"`
 }
 
-// A state is what a limit has counted now; all are absent if that is not known.
-type state struct {
+// A State is what a limit has counted now; all are absent if that is not known.
+type State struct {
 	Used         *int64 `json:"used,omitempty"`
 	Left         *int64 `json:"left,omitempty"`
 	RetryAfterMS *int64 `json:"retry_after_ms,omitempty"` // absent, too, if no wait helps
 }
 
-func stateOf(u *ratelimit.Usage) (s state) {
+func stateOf(u *ratelimit.Usage) (s State) {
 	used, left, retry := max(u.Limit.Capacity()-u.Remaining, 0), max(u.Remaining, 0), milliseconds(u.Retry)
 	if s.Used, s.Left = &used, &left; u.Retry != limit.Never {
 		s.RetryAfterMS = &retry
@@ -81,7 +82,7 @@ func (h *Handlers) top(w http.ResponseWriter, r *http.Request, p web.Params) err
 	if err != nil {
 		return err
 	}
-	by, answer := fleet.Refused, topAnswer{By: "refused", WindowMS: int64(minutes) * time.Minute.Milliseconds()}
+	by, answer := fleet.Refused, TopAnswer{By: "refused", WindowMS: int64(minutes) * time.Minute.Milliseconds()}
 	switch p["by"] {
 	case "", "refused":
 	case "near":
@@ -90,14 +91,14 @@ func (h *Handlers) top(w http.ResponseWriter, r *http.Request, p web.Params) err
 		return refuse(http.StatusBadRequest, "by is %q, want refused or near", web.Clip(p["by"]))
 	}
 	t := h.Fleet.Top(r.Context(), by, minutes, n)
-	answer.Exact, answer.Keys = t.Exact, []keyAnswer{}
+	answer.Exact, answer.Keys = t.Exact, []KeyAnswer{}
 	answer.Replicas, answer.Note, answer.Problem = seen(&t)
 	states, err := h.peeks.of(r.Context(), h, fmt.Sprint(answer.By, minutes, n), t.Keys)
 	if err != nil {
 		answer.Problem = joined(answer.Problem, "used and left are not known: "+h.reason(err))
 	}
 	for i := range t.Keys {
-		answer.Keys = append(answer.Keys, h.keyAnswer(&t.Keys[i], by, states))
+		answer.Keys = append(answer.Keys, h.KeyAnswer(&t.Keys[i], by, states))
 	}
 	web.JSON(w, http.StatusOK, answer)
 	return nil
@@ -118,9 +119,9 @@ func windowOf(p web.Params) (minutes int, err error) {
 }
 
 // seen returns the replicas of a top, and what to say about those that are missing.
-func seen(t *fleet.Top) (list []replica, note, problem string) {
+func seen(t *fleet.Top) (list []Replica, note, problem string) {
 	for _, r := range t.Replicas {
-		list = append(list, replica(r))
+		list = append(list, Replica(r))
 	}
 	switch {
 	case t.Err != nil:
@@ -147,11 +148,11 @@ func (h *Handlers) reason(err error) string {
 	return message
 }
 
-func (h *Handlers) keyAnswer(k *fleet.Key, by fleet.By, states map[id]peeked) keyAnswer {
+func (h *Handlers) KeyAnswer(k *fleet.Key, by fleet.By, states map[id]peeked) KeyAnswer {
 	domain, _, _ := strings.Cut(k.Name, "|")
-	a := keyAnswer{Domain: domain, Rule: k.Rule, Limit: k.Limit, Key: h.shown(k.Name), Cut: k.Cut, Minutes: k.Minutes}
+	a := KeyAnswer{Domain: domain, Rule: k.Rule, Limit: k.Limit, Key: h.shown(k.Name), Cut: k.Cut, Minutes: k.Minutes}
 	if s, ok := states[id{k.Rule, k.Name}]; ok {
-		a.state, a.Limit = s.state, s.limit
+		a.State, a.Limit = s.State, s.limit
 	}
 	if by == fleet.Near {
 		a.UsedPercent = float64(k.Figure) / 10
@@ -169,7 +170,7 @@ type id struct{ rule, key string }
 
 // A peeked is what was counted under a key a moment ago, and the limit in force.
 type peeked struct {
-	state
+	State
 	limit string
 }
 

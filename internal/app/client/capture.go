@@ -10,9 +10,16 @@ import (
 	"time"
 )
 
+// Admin is the admin API of a running service.
+type Admin struct{ Slots }
+
+// Get asks a path, and decodes the answer.
+func (a *Admin) Get(ctx context.Context, path string, query url.Values, answer any) error {
+	return a.Call(ctx, http.MethodGet, path+"?"+query.Encode(), nil, answer)
+}
+
 // Capture writes what is asked of the service for some time to a writer, as lines of JSON, and returns how many
-// requests
-// are missing because the service could not send them in time. The query says what is captured.
+// requests are missing because the service could not send them in time. The query says what is captured.
 func (a *Admin) Capture(ctx context.Context, period time.Duration, query url.Values, to io.Writer) (dropped string,
 	err error) {
 	ctx, cancel := context.WithTimeout(ctx, period+a.Timeout)
