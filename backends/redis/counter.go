@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"errors"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -50,6 +52,23 @@ func newCounter() *counter {
 	k.end = redis.NewIntCmd(ctx, "pexpire", &k.key, &k.life)
 	k.get = redis.NewStringCmd(ctx, "get", &k.key)
 	return k
+}
+
+// before returns the number under the key before the slice: 0 if there was no key, and below zero if what was asked
+// is no number.
+func (k *counter) before() (int64, error) {
+	if k.total > 0 {
+		sum, err := k.incr.Result()
+		return sum - k.total, err
+	}
+	text, err := k.get.Result()
+	if errors.Is(err, redis.Nil) {
+		return 0, nil
+	}
+	if n, wrong := strconv.ParseInt(text, 10, 64); err != nil || wrong == nil {
+		return n, err
+	}
+	return -1, nil
 }
 
 // gone reports whether a key that was known has vanished, so that the new one has no expiry.

@@ -8,7 +8,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,16 +34,13 @@ import (
 type counting struct {
 	*servers
 	*packer
-	script  takeFunc
+	script  taker
 	ends    *ends
 	refused atomic.Bool // the server knows no such command, or its user may not use it
 	batches sync.Pool   // of *batch
 }
 
-// A takeFunc decides requests.
-type takeFunc func(ctx context.Context, reqs []limit.Request, out []limit.Verdict)
-
-func newCounting(s *servers, p *packer, script takeFunc) *counting {
+func newCounting(s *servers, p *packer, script taker) *counting {
 	c := &counting{servers: s, packer: p, script: script, ends: newEnds(s.cfg.Now)}
 	c.batches.New = func() any { return newBatch() }
 	return c
@@ -98,7 +94,7 @@ type oddRequest struct {
 // take decides reqs, and has the script decide those that it cannot.
 func (c *counting) take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
 	if !c.serves(reqs) {
-		c.script(ctx, reqs, out)
+		c.script.take(ctx, reqs, out)
 		return
 	}
 	b := c.batches.Get().(*batch)
@@ -111,11 +107,22 @@ func (c *counting) take(ctx context.Context, reqs []limit.Request, out []limit.V
 		return
 	}
 	c.undo(ctx, b, reqs, out)
-	again, outs := make([]limit.Request, len(b.odd)), make([]limit.Verdict, len(b.odd))
-	for j, o := range b.odd {
-		again[j] = reqs[o.at]
+	again, outs := b.again(nil, reqs)
+	c.script.take(ctx, again, outs)
+	b.answer(outs, out)
+}
+
+// again returns the odd requests behind others, and where their verdicts go.
+func (b *batch) again(all, reqs []limit.Request) ([]limit.Request, []limit.Verdict) {
+	for _, o := range b.odd {
+		all = append(all, reqs[o.at])
 	}
-	c.script(ctx, again, outs)
+	return all, make([]limit.Verdict, len(all))
+}
+
+// answer copies the verdicts of odd requests from the end of outs.
+func (b *batch) answer(outs, out []limit.Verdict) {
+	outs = outs[len(outs)-len(b.odd):]
 	for j, o := range b.odd {
 		out[o.at] = outs[j]
 	}
@@ -174,9 +181,7 @@ func (c *counting) send(ctx context.Context, b *batch) {
 	c.exec(ctx, b.cmds)
 	b.cmds = b.cmds[:0]
 	for _, k := range b.counters[:b.used] {
-		if k.state, k.err = counted, nil; k.total == 0 {
-			c.readCount(k)
-		} else if c.readSum(k, sent); k.gone() {
+		if c.read(k, sent); k.gone() {
 			b.cmds = append(b.cmds, k.end)
 		}
 	}
@@ -218,33 +223,18 @@ func (c *counting) exec(ctx context.Context, cmds []redis.Cmder) {
 // exact is the largest count that the script changes.
 const exact = 1 << 52
 
-// readCount reads a counter that is only asked.
-func (c *counting) readCount(k *counter) {
-	text, err := k.get.Result()
-	switch {
-	case errors.Is(err, redis.Nil):
-		k.count = 0
-	case err != nil:
-		c.failed(k, err)
-	default:
-		if k.count, err = strconv.ParseInt(text, 10, 64); err != nil || k.count < 0 || k.count > exact {
-			k.state = odd
-		}
-	}
-}
-
-// readSum reads the replies about a counter that was added to in a pipeline sent then.
-func (c *counting) readSum(k *counter, sent time.Duration) {
-	sum, err := k.incr.Result()
-	if err != nil {
+// read reads the replies about a counter of a pipeline sent then.
+func (c *counting) read(k *counter, sent time.Duration) {
+	var err error
+	k.state, k.err = counted, nil
+	if k.count, err = k.before(); err != nil {
 		c.failed(k, err)
 		return
 	}
-	k.count = sum - k.total
-	if k.count < 0 || sum > exact {
+	if k.count < 0 || k.count > exact-k.total {
 		k.state = odd
 	}
-	if k.known {
+	if k.known || k.total == 0 {
 		return
 	}
 	left, err := k.left.Result()

@@ -49,9 +49,7 @@ func keyAt(b *Backend, op limit.Op, at limit.Instant) string { return b.keyOf(&o
 // takeOps takes ops as one request.
 func takeOps(t *testing.T, b *Backend, at limit.Instant, ops ...limit.Op) limit.Verdict {
 	t.Helper()
-	out := make([]limit.Verdict, 1)
-	b.Take(t.Context(), []limit.Request{{At: at, Ops: ops}}, out)
-	return out[0]
+	return take(t, b, limit.Request{At: at, Ops: ops})[0]
 }
 
 // A sliceMaker makes random slices of requests on few keys, near their limits.
@@ -464,18 +462,19 @@ func TestCountingSurvivesAFailover(t *testing.T) {
 	wantLives(t, s.Master().Client())
 }
 
-// afterOne is a hook of the driver that does something once a pipeline is answered.
-type afterOne struct {
-	do   func()
-	once sync.Once
+// around is a hook of the driver that does something before the first pipeline, and something after it.
+type around struct {
+	before, after         func()
+	onceBefore, onceAfter sync.Once
 }
 
-func (*afterOne) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (*afterOne) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-func (h *afterOne) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (*around) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*around) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (h *around) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
+		h.onceBefore.Do(h.before)
 		err := next(ctx, cmds)
-		h.once.Do(h.do)
+		h.onceAfter.Do(h.after)
 		return err
 	}
 }
@@ -492,7 +491,8 @@ func TestCountingSaysWhatItCouldNotPutRight(t *testing.T) {
 		if name == "end" {
 			c.Del(t.Context(), keyAt(b, a, at))
 		}
-		b.client.AddHook(&afterOne{do: func() { c.ConfigSet(t.Context(), "min-replicas-to-write", "1") }})
+		b.client.AddHook(&around{before: func() {},
+			after: func() { c.ConfigSet(t.Context(), "min-replicas-to-write", "1") }})
 		v := takeOps(t, b, at, ops...)
 		if !errors.Is(v.Err, backends.ErrDeclined) || errors.Is(v.Err, backends.ErrNotApplied) {
 			t.Errorf("%s: %+v", name, v)

@@ -35,11 +35,7 @@ func fixed(tb testing.TB, most int64, window time.Duration, o limit.Overflow) *l
 // takeAt takes from one limit.
 func takeAt(tb testing.TB, b *Backend, at limit.Instant, k limit.Key, l *limit.Limit, cost int64) limit.Verdict {
 	tb.Helper()
-	out := make([]limit.Verdict, 1)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	b.Take(ctx, []limit.Request{{At: at, Ops: []limit.Op{{Key: k, Limit: l, Cost: cost}}}}, out)
-	return out[0]
+	return take(tb, b, limit.Request{At: at, Ops: []limit.Op{{Key: k, Limit: l, Cost: cost}}})[0]
 }
 
 // Keys, counts and lives are those of envoyproxy/ratelimit. test/compat compares them with those

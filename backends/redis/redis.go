@@ -23,7 +23,7 @@ type Backend struct {
 	scratch sync.Pool // of *scratch
 }
 
-// A taker decides requests.
+// A taker decides requests. A Backend is one that has the script decide all.
 type taker interface {
 	take(ctx context.Context, reqs []limit.Request, out []limit.Verdict)
 }
@@ -48,7 +48,7 @@ func Open(_ context.Context, c Config, log *slog.Logger) (*Backend, error) {
 	b := &Backend{servers: s, packer: p, refunds: refunds{servers: s, packer: p}}
 	b.split = splitter{s, p, &b.refunds}
 	if s.cluster == nil && c.Now != nil {
-		counts := newCounting(s, p, b.takeByScript)
+		counts := newCounting(s, p, b)
 		if b.counts = counts; !p.windows {
 			b.counts, p.numbers = &windows{counts}, flagNumbers
 		}
@@ -82,11 +82,11 @@ func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 		b.counts.take(ctx, reqs, out)
 		return
 	}
-	b.takeByScript(ctx, reqs, out)
+	b.take(ctx, reqs, out)
 }
 
-// takeByScript decides by the script alone.
-func (b *Backend) takeByScript(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
+// take decides by the script alone.
+func (b *Backend) take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
 	s := b.scratch.Get().(*scratch)
 	defer b.scratch.Put(s)
 	s.used = 0

@@ -566,11 +566,15 @@ func TestForeignDataFailsOnlyItsRequests(t *testing.T) {
 			for what, spoil := range map[string]func(){
 				"hash":   func() { c.HSet(ctx, name, "a", "b") },
 				"string": func() { c.Set(ctx, name, "7.", 0) },
+				"small":  func() { c.Set(ctx, name, "7", 0) },
 				"number": func() { c.Set(ctx, name, "9234567890123456789", 0) }, // as long as that of a window
 				"binary": func() { c.Set(ctx, name, string([]byte{byte(a)})+strings.Repeat("\xff", 24), 0) },
 				"list":   func() { c.RPush(ctx, name, "a", "b") },
 				"zset":   func() { c.ZAdd(ctx, name, redis.Z{Score: -5e15, Member: "x"}) },
 			} {
+				if what == "small" && a == limit.FixedWindow {
+					continue // INCRBY leaves such a number: TestWindowsThatAreGoneAndRefused
+				}
 				c.Del(ctx, name)
 				spoil()
 				before := c.Dump(ctx, name).Val()

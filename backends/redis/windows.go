@@ -2,12 +2,8 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"hash/maphash"
-	"strconv"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -54,25 +50,20 @@ func (w *windows) take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 	if len(b.odd) == 0 {
 		return
 	}
-	again := b.giveBack(reqs)
-	back := len(again)
 	for _, o := range b.odd {
-		again = append(again, reqs[o.at])
 		for _, k := range o.counters {
 			w.ends.keep(k.hash, 0)
 		}
 	}
-	outs := make([]limit.Verdict, len(again))
+	again, outs := b.again(b.giveBack(reqs), reqs)
 	w.byScript(ctx, again, outs)
-	for j, o := range b.odd {
-		out[o.at] = outs[back+j]
-	}
+	b.answer(outs, out)
 }
 
 // byScript has the script decide reqs, and learns which keys are numbers now.
 func (w *windows) byScript(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
 	sent := w.ends.now()
-	w.script(ctx, reqs, out)
+	w.script.take(ctx, reqs, out)
 	for i := range reqs {
 		req, v := &reqs[i], &out[i]
 		if v.Err != nil || req.At != 0 {
@@ -90,7 +81,7 @@ func (w *windows) byScript(ctx context.Context, reqs []limit.Request, out []limi
 // counts reports whether INCRBY can admit op.
 func counts(req *limit.Request, op *limit.Op) bool {
 	l := op.Limit
-	return (op.Each || len(req.Ops) == 1) && req.At == 0 && op.AsOf == 0 &&
+	return l != nil && (op.Each || len(req.Ops) == 1) && req.At == 0 && op.AsOf == 0 &&
 		(op.Cost == 0 || op.Cost == 1 || op.Cost > 1 && op.Cost <= mostCost && l.Below() == 0) &&
 		l.Algorithm() == limit.FixedWindow && !l.Calendar() && l.Below() <= 0 && l.Capacity() < mostUnits &&
 		l.Window()%time.Second == 0
@@ -105,9 +96,6 @@ func (w *windows) known(b *batch, reqs []limit.Request) bool {
 	soon := w.ends.now() + time.Millisecond
 	for i := range reqs {
 		req := &reqs[i]
-		if w.caps.CheckRequest(req) != nil {
-			return false
-		}
 		for j := range req.Ops {
 			op := &req.Ops[j]
 			if !counts(req, op) {
@@ -118,6 +106,9 @@ func (w *windows) known(b *batch, reqs []limit.Request) bool {
 				return false
 			}
 			b.hashes = append(b.hashes, hash)
+		}
+		if w.caps.CheckRequest(req) != nil {
+			return false
 		}
 	}
 	return true
@@ -168,21 +159,10 @@ func (w *windows) send(ctx context.Context, b *batch) limit.Instant {
 
 // readWindow reads a reply: what was counted before, and in which window near an instant.
 func (w *windows) readWindow(k *counter, near limit.Instant) {
-	var number int64
 	k.state, k.err = counted, nil
-	if k.total == 0 {
-		var text string
-		if text, k.err = k.get.Result(); k.err == nil {
-			number, _ = strconv.ParseInt(text, 10, 64)
-		} else if errors.Is(k.err, redis.Nil) {
-			k.err = nil
-		}
-	} else {
-		number, k.err = k.incr.Result()
-		number -= k.total
-	}
-	if k.err != nil {
-		w.failed(k, k.err)
+	number, err := k.before()
+	if err != nil {
+		w.failed(k, err)
 		return
 	}
 	start := number/numberUnits - firstStart

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/limit"
@@ -30,7 +28,7 @@ func one(t *testing.T, name string, most, cost int64, window time.Duration, o li
 }
 
 // take takes requests as a slice.
-func take(t *testing.T, b backends.Backend, reqs ...limit.Request) []limit.Verdict {
+func take(t testing.TB, b backends.Backend, reqs ...limit.Request) []limit.Verdict {
 	t.Helper()
 	out := make([]limit.Verdict, len(reqs))
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -346,23 +344,6 @@ func TestWindowsWithoutAnAnswer(t *testing.T) {
 	take(t, b, req) // it finds a broken connection
 	if v = take(t, b, req)[0]; !errors.Is(v.Err, backends.ErrNotApplied) {
 		t.Errorf("stopped: %+v", v)
-	}
-}
-
-// around is a hook of the driver that does something before and after the first pipeline.
-type around struct {
-	before, after         func()
-	onceBefore, onceAfter sync.Once
-}
-
-func (*around) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (*around) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-func (h *around) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		h.onceBefore.Do(h.before)
-		err := next(ctx, cmds)
-		h.onceAfter.Do(h.after)
-		return err
 	}
 }
 
