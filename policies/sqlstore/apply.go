@@ -200,7 +200,7 @@ func (e *edition) number(ctx context.Context, done []table.Outcome, added []stri
 
 // finish writes the state, unless nothing has changed.
 func (e *edition) finish(ctx context.Context, us int64) error {
-	if !slices.ContainsFunc(e.done, func(o table.Outcome) bool { return o.Changed() }) {
+	if !table.AnyChanged(e.done) {
 		return nil
 	}
 	st := &e.state

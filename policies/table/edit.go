@@ -55,7 +55,7 @@ func (e *Editor) Apply(ctx context.Context, edits []Edit, by string, dryRun bool
 		keys[edits[i].Key] = true
 	}
 	planned, err := e.store.Apply(ctx, edits, by, 0, true)
-	if err != nil || dryRun || !anyChanged(planned) {
+	if err != nil || dryRun || !AnyChanged(planned) {
 		return planned, err
 	}
 	if err := e.announce(ctx, len(edits)); err != nil {
@@ -68,14 +68,15 @@ func (e *Editor) Apply(ctx context.Context, edits []Edit, by string, dryRun bool
 	if e.hint != nil {
 		e.hint()
 	}
-	if anyChanged(done) {
+	if AnyChanged(done) {
 		// The change is made whatever becomes of the wait.
 		_ = background.Sleep(ctx, Settle)
 	}
 	return done, nil
 }
 
-func anyChanged(outcomes []Outcome) bool {
+// AnyChanged reports whether one of the edits has changed anything.
+func AnyChanged(outcomes []Outcome) bool {
 	return slices.ContainsFunc(outcomes, func(o Outcome) bool { return o.Changed() })
 }
 

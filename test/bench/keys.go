@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // keysTable prints how much memory a counter takes, in memory and in Redis: what is in use, and what the process has
@@ -33,17 +34,11 @@ func (b *bench) keysInMemory(ctx context.Context) error {
 		"algorithm", "heap", "resident")
 	for _, a := range keyedAlgorithms {
 		store := memory.New(memory.Config{})
-		heap, resident, err := memoryInUse()
-		if err != nil {
-			return err
-		}
+		heap, resident := memoryInUse()
 		if err := fill(ctx, store, limit.InstantOf(time.Now()), a, keys); err != nil {
 			return err
 		}
-		heapAfter, residentAfter, err := memoryInUse()
-		if err != nil {
-			return err
-		}
+		heapAfter, residentAfter := memoryInUse()
 		fmt.Printf("%-16v %10d %10d\n", a, (heapAfter-heap)/keys, (residentAfter-resident)/keys)
 		if err := store.Close(); err != nil {
 			return fmt.Errorf("close the store: %w", err)
@@ -115,8 +110,7 @@ func (s *redisServer) memoryInUse(ctx context.Context) (used, resident int, err 
 	if used, err = strconv.Atoi(text); err != nil {
 		return 0, 0, fmt.Errorf("used_memory of Redis: %w", err)
 	}
-	resident, err = residentOf(s.pid)
-	return used, resident, err
+	return used, testenv.Resident(s.pid), nil
 }
 
 // fillSlice is how many counters are written in one trip.
@@ -143,28 +137,9 @@ func fill(ctx context.Context, store backends.Backend, at limit.Instant, a limit
 }
 
 // memoryInUse returns what the heap has, and what the process takes, in bytes.
-func memoryInUse() (heap, resident int, err error) {
+func memoryInUse() (heap, resident int) {
 	debug.FreeOSMemory() // collects, too
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	resident, err = residentOf(os.Getpid())
-	return int(m.HeapAlloc), resident, err
-}
-
-// residentOf returns what a process takes, in bytes.
-func residentOf(pid int) (int, error) {
-	file := fmt.Sprintf("/proc/%d/statm", pid)
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return 0, fmt.Errorf("read the memory of the process: %w", err)
-	}
-	fields := strings.Fields(string(data))
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("%s is %q", file, data)
-	}
-	pages, err := strconv.Atoi(fields[1])
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", file, err)
-	}
-	return pages * os.Getpagesize(), nil
+	return int(m.HeapAlloc), testenv.Resident(os.Getpid())
 }

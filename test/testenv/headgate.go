@@ -204,10 +204,11 @@ func (h *Headgate) Size() (Size, error) {
 	if err != nil {
 		return Size{}, err
 	}
-	return Size{Goroutines: int(v[0]), HeapMiB: int(v[1]) >> 20, RSSMiB: residentMiB(h.PID())}, nil
+	return Size{Goroutines: int(v[0]), HeapMiB: int(v[1]) >> 20, RSSMiB: Resident(h.PID()) >> 20}, nil
 }
 
-func residentMiB(pid int) int {
+// Resident returns how much memory a process takes, in bytes; 0 if that is unknown.
+func Resident(pid int) int {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
@@ -216,7 +217,7 @@ func residentMiB(pid int) int {
 		if kib, ok := strings.CutPrefix(line, "VmRSS:"); ok {
 			if f := strings.Fields(kib); len(f) > 0 {
 				n, _ := strconv.Atoi(f[0]) // 0 means unknown here too
-				return n >> 10
+				return n << 10
 			}
 		}
 	}
