@@ -38,7 +38,8 @@ type limitDB struct {
 	raw       *sql.DB
 	floor     func(ctx context.Context, conn *sql.Conn, id int) error // one transaction
 	writers   int
-	pid       int // of the server, if there is one
+	pid       int    // of the server, if there is one
+	size      string // asks how many bytes counters take
 }
 
 func limitDBs() []func(tb *benchTB) (*limitDB, error) {
@@ -50,6 +51,7 @@ func floorSQLite(tb *benchTB) (*limitDB, error) {
 	raw, err := sql.Open("sqlite",
 		"file:"+file+"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)")
 	return &limitDB{name: "sqlite", url: "sqlite:" + file, raw: raw, writers: 1,
+		size: "SELECT SUM(PGSIZE) FROM DBSTAT WHERE NAME LIKE '%HEADGATE_STATE%'",
 		floor: func(ctx context.Context, conn *sql.Conn, id int) error {
 			_, err := conn.ExecContext(ctx, fmt.Sprintf("UPDATE BENCH_FLOOR SET N = N + 1 WHERE ID = %d", id))
 			return err
@@ -60,6 +62,7 @@ func floorPostgres(tb *benchTB) (*limitDB, error) {
 	server := testenv.StartDatabase(tb, testenv.Postgres, testenv.Durable())
 	raw, err := sql.Open("pgx", server.URL())
 	return &limitDB{name: "postgres", url: server.URL(), raw: raw, writers: 64, pid: server.PID(),
+		size: "SELECT pg_total_relation_size('headgate_state')",
 		floor: func(ctx context.Context, conn *sql.Conn, id int) error {
 			return conn.Raw(func(c any) error {
 				var b pgx.Batch
@@ -76,6 +79,7 @@ func floorMariaDB(tb *benchTB) (*limitDB, error) {
 	raw, err := sql.Open("mysql", fmt.Sprintf("app:apppw@tcp(%s)/app?interpolateParams=true&multiStatements=true",
 		server.Addr))
 	return &limitDB{name: "mariadb", url: strings.Replace(server.URL(), "mysql:", "mariadb:", 1), raw: raw, writers: 64,
+		size: "SELECT FILE_SIZE FROM information_schema.INNODB_SYS_TABLESPACES WHERE NAME LIKE '%/HEADGATE_STATE'",
 		floor: func(ctx context.Context, conn *sql.Conn, id int) error {
 			_, err := conn.ExecContext(ctx, "START TRANSACTION; UPDATE BENCH_FLOOR SET N = N + 1 WHERE ID = ?; COMMIT", id)
 			return err

@@ -17,12 +17,19 @@ import (
 )
 
 // keysTable prints how much memory a counter takes, in memory and in Redis: what is in use, and what the process has
-// when what is free has been given back.
+// when what is free has been given back. Of databases it prints how large their files are.
 func (b *bench) keysTable(ctx context.Context) error {
-	if err := b.keysInMemory(ctx); err != nil || b.redis == nil {
+	if err := b.keysInMemory(ctx); err != nil {
 		return err
 	}
-	return b.keysInRedis(ctx)
+	if b.redis != nil {
+		if err := b.keysInRedis(ctx); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("\nfiles of %d counters in databases: bytes per counter\n\n%-28s %10s %10s\n", b.storedKeys, "counter",
+		"used once", "again")
+	return eachLimitDB("keys", func(db *limitDB) error { return b.keysInDatabase(ctx, db) })
 }
 
 // keyedAlgorithms are those whose states have a size.
@@ -78,6 +85,34 @@ func (b *bench) keysInRedis(ctx context.Context) error {
 		}
 	}
 	return row("as envoyproxy/ratelimit", func() error { return b.redis.fillAsReference(ctx, keys) })
+}
+
+// keysInDatabase fills a database with counters of each algorithm, and uses each of them again.
+func (b *bench) keysInDatabase(ctx context.Context, db *limitDB) error {
+	if err := db.prepare(ctx); err != nil {
+		return err
+	}
+	store, err := db.open("")
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	for _, a := range keyedAlgorithms {
+		var sizes [3]int
+		for i := range sizes {
+			if i > 0 {
+				if err := fill(ctx, store, 0, a, b.storedKeys); err != nil {
+					return err
+				}
+			}
+			if err := db.raw.QueryRowContext(ctx, db.size).Scan(&sizes[i]); err != nil {
+				return fmt.Errorf("size of the table in %s: %w", db.name, err)
+			}
+		}
+		fmt.Printf("%-28s %10d %10d\n", db.name+" "+a.String(), (sizes[1]-sizes[0])/b.storedKeys,
+			(sizes[2]-sizes[0])/b.storedKeys)
+	}
+	return nil
 }
 
 // fillAsReference writes counters with the names and values of envoyproxy/ratelimit.

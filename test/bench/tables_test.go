@@ -86,8 +86,15 @@ func rowsOf(table string) (rows []string, figures int) {
 		}
 		return rows, 4
 	case "keys":
-		return []string{"fixed_window", "token_bucket", "sliding_window", "redis fixed_window", "redis token_bucket",
-			"redis sliding_window", "as envoyproxy/ratelimit"}, 2
+		for _, store := range []string{"", "redis ", "sqlite ", "postgres ", "mariadb "} {
+			for _, a := range keyedAlgorithms {
+				rows = append(rows, store+a.String())
+			}
+			if store == "redis " {
+				rows = append(rows, "as envoyproxy/ratelimit")
+			}
+		}
+		return rows, 2
 	case "middleware":
 		checks := []string{"headgate/token_bucket", "headgate/fixed_window", "httprate", "ulule", "throttled"}
 		return slices.Concat(checks, checks, []string{"tollbooth"}), 5
