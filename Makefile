@@ -30,6 +30,9 @@ RACE_ENDS = atexit_sleep_ms=10
 # Arguments for the programs behind run, demo and bench: make run ARGS="--config x.yaml"
 ARGS ?=
 
+# Packages that take longest. They start first, so that none is left to run alone.
+LONGEST = /(backends/(dynamodb|redis|sqlstore)|cmd/headgate|slots/sqlstore|test/(attack|notify|testenv))$$
+
 # How many other seeds each random test gets by make hunt.
 SEEDS ?= 20
 
@@ -82,8 +85,8 @@ check: lint ## check format, vet, staticcheck and the tests that need no server,
 # Every part runs even when an earlier one failed, so that one run shows all
 # that is broken; only without the servers there is no point in going on.
 # Up to three tests that failed run once more, alone, as a busy machine can make a test with real
-# servers fail. The summary names them. A data race or a crash is final. Three packages at a time keep
-# two cores busy, as tests wait for servers; some of those without the race detector measure time, and are two.
+# servers fail. The summary names them. A data race or a crash is final. Four packages at a time keep
+# two cores busy, as tests wait for servers; some of those without the race detector measure time, and are three.
 test: setup ## run lint and all tests on all servers, many in a short form, and say what ran
 	@report=$$(mktemp -d); trap 'rm -rf "$$report"*' EXIT; \
 	export HEADGATE_TEST_REPORT=$$report HEADGATE_TEST_MUSTRUN GORACE="$(RACE_ENDS) $${GORACE:-}"; \
@@ -91,15 +94,17 @@ test: setup ## run lint and all tests on all servers, many in a short form, and 
 	$(SUBMAKE) lint || lint=FAILED; \
 	echo "== tests, with the race detector (the first build takes a minute or two)"; \
 	run() { \
+		packages=$$(go list ./... | grep -E $$2); \
+		packages="$$(grep -E '$(LONGEST)' <<<"$$packages") $$(grep -vE '$(LONGEST)' <<<"$$packages")"; \
 		bin/gotestsum --format standard-quiet --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test \
-			--rerun-fails-abort-on-data-race --rerun-fails-report="$$report.again.$$1" --packages "$$(go list ./... | grep -E $$2)" -- \
+			--rerun-fails-abort-on-data-race --rerun-fails-report="$$report.again.$$1" --packages "$$packages" -- \
 			$$3 -vet=off -timeout $(TEST_TIMEOUT); \
 	}; \
 	if HEADGATE_TEST_MUSTRUN=$$(go run ./test/testenv/engines list); then \
 		go -C tools/gotestsum build -o ../../bin/gotestsum gotest.tools/gotestsum && \
-		run race "-v $(PLAIN)" "$(RACE) -p 3" || tests=FAILED; \
+		run race "-v $(PLAIN)" "$(RACE) -p 4" || tests=FAILED; \
 		echo "== tests without the race detector"; \
-		run plain "$(PLAIN)" "$(PLAIN_RACE) -p 2" || tests=FAILED; \
+		run plain "$(PLAIN)" "$(PLAIN_RACE) -p 3" || tests=FAILED; \
 		echo "== tests of the program with Oracle's driver"; \
 		go test -tags godror -run 'TestOracleDriver|TestOracleLogin|TestOracleErrorKinds' ./internal/kit/sqldb ./slots/sqlstore || tests=FAILED; \
 		echo; \

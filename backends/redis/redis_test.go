@@ -715,8 +715,7 @@ func TestKeysLiveAsLongAsTheirState(t *testing.T) {
 	}
 }
 
-// TestOldStateCountsOn: counters that were written without the second until which they
-// live count on.
+// TestOldStateCountsOn: counters that builds before 1.0 wrote count on.
 func TestOldStateCountsOn(t *testing.T) {
 	s := testenv.StartRedis(t)
 	ctx, c := context.Background(), s.Client()
@@ -734,12 +733,32 @@ func TestOldStateCountsOn(t *testing.T) {
 	take(9)
 	name := b.ownKey(k)
 	start := time.Now().Truncate(24 * time.Hour)
-	c.Set(ctx, name, string(packed(1, float64(start.UnixMicro()), 1, 0)), time.Minute)
+	c.Set(ctx, name, string(packed(1, float64(start.UnixMicro()), 1, 0))+"abcd", time.Minute)
 	take(8)
 	if ttl := c.PTTL(ctx, name).Val(); ttl < out[0].Outcomes[0].Reset {
 		t.Errorf("the key lives for %v", ttl)
 	}
 	take(7)
+}
+
+// TestStatesAreSmall: with a byte more a value of Redis takes 16 bytes more. A state that is written over keeps its size.
+func TestStatesAreSmall(t *testing.T) {
+	s := testenv.StartRedis(t)
+	ctx, b := context.Background(), open(t, s.URL())
+	out := make([]limit.Verdict, 1)
+	for _, a := range []limit.Algorithm{limit.TokenBucket, limit.SlidingWindow} {
+		op := limit.Op{Key: limit.Key{Group: "g", Limit: a.KeyLetter()}, Cost: 1,
+			Limit: limit.MustNew(limit.Spec{Algorithm: a, Max: 10, Window: time.Hour})}
+		for left := int64(9); left > 6; left-- {
+			b.Take(ctx, []limit.Request{{Ops: []limit.Op{op}}}, out)
+			if out[0].Err != nil || out[0].Outcomes[0].Remaining != left {
+				t.Errorf("%v: %+v, want %d remaining", a, out[0], left)
+			}
+			if n, err := s.Client().StrLen(ctx, b.ownKey(op.Key)).Result(); err != nil || n != 28 {
+				t.Errorf("%v: a state of %d bytes, %v", a, n, err)
+			}
+		}
+	}
 }
 
 // packed is a state in its older form.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -73,21 +74,11 @@ func TestXDSDecidesWithTheFirstRules(t *testing.T) {
 		}
 		plane.Send(limitsOf("pay", 5), limitsOf("shop", 0), controlplane.Config("bad", controlplane.Rule("k", "", 1, 99)))
 		settles(r, "follow the good domains", false, true)
-		_, config := r.Get(r.Debug, "/rlconfig")
-		for _, want := range []string{"# source: xds\n", "# connected: yes\n", `# rejected: "bad", not limited`,
-			"unit number 99", "pay.k: unit=YEAR requests_per_unit=5"} {
-			if !strings.Contains(config, want) {
-				t.Errorf("/rlconfig does not say %q:\n%s", want, config)
-			}
-		}
-		_, metrics := r.Get(r.Debug, "/metrics")
-		for _, want := range []string{"headgate_xds_connected 1", "headgate_xds_domains 2", "headgate_xds_rejected_domains 1",
-			"headgate_xds_accepted_updates_total 1", "headgate_xds_rejected_updates_total 1",
-			"headgate_rules_last_load_successful 0", "headgate_rules 2"} {
-			if !strings.Contains(metrics, want+"\n") {
-				t.Errorf("/metrics does not say %q", want)
-			}
-		}
+		says(r, "/rlconfig", "# source: xds\n", "# connected: yes\n", `# rejected: "bad", not limited`, "unit number 99",
+			"pay.k: unit=YEAR requests_per_unit=5")
+		says(r, "/metrics", "headgate_xds_connected 1\n", "headgate_xds_domains 2\n",
+			"headgate_xds_rejected_domains 1\n", "headgate_xds_accepted_updates_total 1\n",
+			"headgate_xds_rejected_updates_total 1\n", "headgate_rules_last_load_successful 0\n", "headgate_rules 2\n")
 		plane.Stop()
 		testenv.Eventually(t, 20*time.Second, "tell of the lost connection", func() string {
 			if _, body := r.Get(r.HTTP, "/readyz?verbose"); !strings.Contains(body, "the control plane is not connected") {
@@ -98,6 +89,20 @@ func TestXDSDecidesWithTheFirstRules(t *testing.T) {
 		if code, _ := r.Get(r.HTTP, "/readyz"); code != 200 || !over(r, "shop") {
 			t.Errorf("without the control plane: /readyz %d", code)
 		}
+	})
+}
+
+// says waits until a page of the debug port has all of these texts: rules are in force before it has them.
+func says(r *serving.Server, page string, texts ...string) {
+	r.Helper()
+	testenv.Eventually(r, 20*time.Second, "say so at "+page, func() string {
+		_, body := r.Get(r.Debug, page)
+		for _, text := range texts {
+			if !strings.Contains(body, text) {
+				return fmt.Sprintf("no %q in\n%s", text, body)
+			}
+		}
+		return ""
 	})
 }
 
