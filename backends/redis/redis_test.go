@@ -741,7 +741,7 @@ func TestOldStateCountsOn(t *testing.T) {
 	take(7)
 }
 
-// TestStatesAreSmall: with a byte more a value of Redis takes 16 bytes more. A state that is written over keeps its size.
+// TestStatesAreSmall: one byte more takes 16 more of Redis. A state that is written over keeps its size.
 func TestStatesAreSmall(t *testing.T) {
 	s := testenv.StartRedis(t)
 	ctx, b := context.Background(), open(t, s.URL())
