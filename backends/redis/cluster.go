@@ -112,7 +112,9 @@ func (sr *splitRequest) part(slot int) *part {
 // send puts the part into a call, its ops changed by as.
 func (p *part) send(k *packer, s *scratch, sr *splitRequest, as func(op limit.Op) limit.Op) {
 	p.call = k.newCall(s)
-	p.call.slot = p.slot
+	if p.call.slot = p.slot; !sr.req.Ops[p.ops[0]].Each {
+		p.call.flag -= k.numbers // the part is charged with others, although it looks as if it were not
+	}
 	p.call.add(k.told(sr.req.At), len(p.ops))
 	ops := make([]limit.Op, len(p.ops))
 	for j, i := range p.ops {

@@ -21,6 +21,7 @@ type counter struct {
 	life     int64         // ms to live, if it is made
 	known    bool          // to live long enough
 	op       *limit.Op     // of a window: one of its ops
+	trip     *trip         // on which a window is asked
 	start    limit.Instant // of the window; 0 if there is none
 
 	count int64 // before the op that is decided next

@@ -72,17 +72,16 @@ type batch struct {
 	ops      []*counter          // of all valid requests, in order
 	text     []byte              // of all keys
 	cmds     []redis.Cmder
-	clock    *redis.TimeCmd
+	trips    []*trip // of windows
+	going    int     // of trips
 	odd      []oddRequest
 }
 
-func newBatch() *batch {
-	return &batch{at: map[uint64]*counter{}, clock: redis.NewTimeCmd(context.Background(), "time")}
-}
+func newBatch() *batch { return &batch{at: map[uint64]*counter{}} }
 
 func (b *batch) reset() {
 	clear(b.at)
-	b.used, b.hashes, b.ops, b.text, b.odd = 0, b.hashes[:0], b.ops[:0], b.text[:0], b.odd[:0]
+	b.used, b.going, b.hashes, b.ops, b.text, b.odd = 0, 0, b.hashes[:0], b.ops[:0], b.text[:0], b.odd[:0]
 }
 
 // An oddRequest is one that the script has to decide.
@@ -178,7 +177,7 @@ func (b *batch) counter(from int, hash uint64) *counter {
 func (c *counting) send(ctx context.Context, b *batch) {
 	c.counted.Add(1)
 	sent := b.commands(c.ends)
-	c.exec(ctx, b.cmds)
+	_ = pipelined(ctx, c.client, b.cmds)
 	b.cmds = b.cmds[:0]
 	for _, k := range b.counters[:b.used] {
 		if c.read(k, sent); k.gone() {
@@ -188,7 +187,7 @@ func (c *counting) send(ctx context.Context, b *batch) {
 	if len(b.cmds) == 0 {
 		return
 	}
-	c.exec(ctx, b.cmds)
+	_ = pipelined(ctx, c.client, b.cmds)
 	for _, k := range b.counters[:b.used] {
 		if err := k.end.Err(); k.gone() && err != nil {
 			k.state, k.err = lost, err
@@ -214,10 +213,15 @@ func (b *batch) commands(e *ends) time.Duration {
 	return now
 }
 
-func (c *counting) exec(ctx context.Context, cmds []redis.Cmder) {
-	pipe := c.client.Pipeline()
+// pipelined sends commands in one pipeline. Each has its own error, too.
+func pipelined(ctx context.Context, server redis.UniversalClient, cmds []redis.Cmder) error {
+	for _, cmd := range cmds {
+		cmd.SetErr(nil) // after a failure the driver keeps the errors that commands have already
+	}
+	pipe := server.Pipeline()
 	_ = pipe.BatchProcess(ctx, cmds...)
-	_, _ = pipe.Exec(ctx)
+	_, err := pipe.Exec(ctx)
+	return err
 }
 
 // exact is the largest count that the script changes.
@@ -348,7 +352,7 @@ func (c *counting) undo(ctx context.Context, b *batch, reqs []limit.Request, out
 	if len(b.cmds) == 0 {
 		return
 	}
-	c.exec(ctx, b.cmds)
+	_ = pipelined(ctx, c.client, b.cmds)
 	b.odd = slices.DeleteFunc(b.odd, func(o oddRequest) bool {
 		for _, k := range o.counters {
 			if err := k.undo.Err(); k.err == nil && k.back < 0 && err != nil {

@@ -55,7 +55,7 @@ type nodes struct {
 // A node is a hook of the driver's client for one node.
 type node struct {
 	of      *nodes
-	number  nodeNumber
+	number  atomic.Uint32 // see owners
 	client  *redis.Client
 	circuit *circuit.Circuit // nil: it has none
 }
@@ -84,7 +84,7 @@ func (n *node) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if !ok {
 			return next(ctx, cmd)
 		}
-		n.of.owners.note(call.slot, &n.number)
+		n.of.owners.note(call.slot, n)
 		return n.guard(ctx, func() error { return next(ctx, cmd) })
 	}
 }
@@ -97,7 +97,7 @@ func (n *node) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 		}
 		for _, cmd := range cmds {
 			if call, ok := cmd.(scriptCall); ok {
-				n.of.owners.note(call.slot, &n.number)
+				n.of.owners.note(call.slot, n)
 			}
 		}
 		return n.guard(ctx, func() error { return next(ctx, cmds) })

@@ -10,20 +10,15 @@ import (
 // owners is what is known of which node of a Cluster has a slot. The calls themselves
 // show it: the driver hands them to a node, and to another one after a redirection.
 type owners struct {
-	bySlot [slots]atomic.Uint32 // the number of the node, from 1; 0 is unknown
-	nodes  atomic.Uint32        // that have numbers
+	bySlot [slots]atomic.Pointer[node] // nil: unknown
+	nodes  atomic.Uint32               // that have numbers
 }
 
-// A nodeNumber is that of a node from its first call on. A node that has been none but a
-// replica has none.
-type nodeNumber struct{ atomic.Uint32 }
-
-// note notes that a node was asked about a slot.
-func (o *owners) note(slot int, node *nodeNumber) {
-	n := node.Load()
-	if n == 0 {
-		node.CompareAndSwap(0, o.nodes.Add(1)) // else a number is skipped
-		n = node.Load()
+// note notes that a node was asked about a slot. A node has a number, from 1, from its first call on; one that has
+// been none but a replica has none.
+func (o *owners) note(slot int, n *node) {
+	if n.number.Load() == 0 {
+		n.number.CompareAndSwap(0, o.nodes.Add(1)) // else a number is skipped
 	}
 	if known := &o.bySlot[slot]; known.Load() != n { // all cores read it
 		known.Store(n)
@@ -34,10 +29,10 @@ func (o *owners) note(slot int, node *nodeNumber) {
 func (o *owners) of(k *keys, req *limit.Request) (set uint64) {
 	for i := range req.Ops {
 		n := o.bySlot[k.slotOf(&req.Ops[i], k.told(req.At))].Load()
-		if n == 0 {
+		if n == nil {
 			return backends.AnyServer
 		}
-		set |= 1 << (n % 64)
+		set |= 1 << (n.number.Load() % 64)
 	}
 	return set
 }

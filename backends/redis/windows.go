@@ -11,7 +11,8 @@ import (
 // A fixed window that is charged by itself is a whole number (see take.lua), so a unit in it can be counted by INCRBY.
 // The script makes the number and everything else. A slice needs no script if each of its keys is known to be such a
 // number: the script has admitted an op on it, and its window is not over. Redis' TIME, in the same pipeline, says at
-// which instant the slice is decided.
+// which instant the slice is decided. On a Cluster each node gets a pipeline of its own (trips.go), as soon as a call
+// of the script has shown that it has the key.
 //
 // Only admissions are decided here. What has no room, or meets anything unusual (a key that is gone, a window that
 // is over, a server that is full), is given back, and the script decides it: it alone refuses. Until then a request
@@ -43,17 +44,15 @@ func (w *windows) take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 		return
 	}
 	w.add(b, reqs, out)
-	at := w.send(ctx, b)
-	b.decide(reqs, out, func(req *limit.Request, v *limit.Verdict, counters []*counter) bool {
-		return admits(req, v, counters, at)
-	})
+	w.send(ctx, b)
+	b.decide(reqs, out, admits)
+	for _, k := range b.counters[:b.used] {
+		if k.state != counted {
+			w.ends.keep(k.hash, 0) // the script is next
+		}
+	}
 	if len(b.odd) == 0 {
 		return
-	}
-	for _, o := range b.odd {
-		for _, k := range o.counters {
-			w.ends.keep(k.hash, 0)
-		}
 	}
 	again, outs := b.again(b.giveBack(reqs), reqs)
 	w.byScript(ctx, again, outs)
@@ -91,7 +90,15 @@ func (w *windows) hashOf(key *limit.Key) uint64 {
 	return maphash.String(w.ends.seed, key.Group) ^ 3*maphash.String(w.ends.seed, key.Limit)
 }
 
-// known reports whether all keys are known to be numbers, and notes their hashes.
+// nodeOf returns which node of a Cluster has the key of op, nil if that is unknown.
+func (w *windows) nodeOf(op *limit.Op) *node {
+	if w.cluster == nil {
+		return nil
+	}
+	return w.nodes.owners.bySlot[w.slotOf(op, 0)].Load()
+}
+
+// known reports whether all keys are known to be numbers, and where they are. It notes their hashes.
 func (w *windows) known(b *batch, reqs []limit.Request) bool {
 	soon := w.ends.now() + time.Millisecond
 	for i := range reqs {
@@ -102,7 +109,7 @@ func (w *windows) known(b *batch, reqs []limit.Request) bool {
 				return false
 			}
 			hash := w.hashOf(&op.Key)
-			if !w.ends.after(hash, soon) {
+			if !w.ends.after(hash, soon) || w.cluster != nil && w.nodeOf(op) == nil {
 				return false
 			}
 			b.hashes = append(b.hashes, hash)
@@ -125,40 +132,34 @@ func (w *windows) add(b *batch, reqs []limit.Request, out []limit.Verdict) {
 			b.text = w.appendKey(b.text, op, 0)
 			k := b.counter(from, b.hashes[n])
 			n++
-			k.op = op
+			k.op, k.trip = op, b.trip(w.nodeOf(op))
 			k.total += op.Cost
 			b.ops = append(b.ops, k)
 		}
 	}
 }
 
-// send sends what the slice needs, in one pipeline, and reads the replies. It returns Redis' time.
-func (w *windows) send(ctx context.Context, b *batch) limit.Instant {
-	w.counted.Add(1)
+// send sends what the slice needs, in one pipeline to each server, and reads the replies.
+func (w *windows) send(ctx context.Context, b *batch) {
 	text := string(b.text)
-	b.cmds = append(b.cmds[:0], b.clock)
 	for _, k := range b.counters[:b.used] {
 		k.key = text[k.from:k.to]
 		if k.total == 0 {
-			b.cmds = append(b.cmds, k.get)
+			k.trip.cmds = append(k.trip.cmds, k.get)
 		} else {
-			b.cmds = append(b.cmds, k.incr)
+			k.trip.cmds = append(k.trip.cmds, k.incr)
 		}
 	}
-	w.exec(ctx, b.cmds)
-	now, err := b.clock.Result()
-	at := w.whole(limit.InstantOf(now))
+	w.goAll(ctx, b.trips[:b.going])
 	for _, k := range b.counters[:b.used] {
-		w.readWindow(k, at)
-		if err != nil && k.state == counted {
+		if w.readWindow(k); k.state == counted && k.trip.at == 0 {
 			k.state = odd
 		}
 	}
-	return at
 }
 
-// readWindow reads a reply: what was counted before, and in which window near an instant.
-func (w *windows) readWindow(k *counter, near limit.Instant) {
+// readWindow reads a reply: what was counted before, and in which window near its server's time.
+func (w *windows) readWindow(k *counter) {
 	k.state, k.err = counted, nil
 	number, err := k.before()
 	if err != nil {
@@ -171,16 +172,17 @@ func (w *windows) readWindow(k *counter, near limit.Instant) {
 		return
 	}
 	k.count = number % numberUnits
-	second := int64(near) / 1e6
+	second := int64(k.trip.at) / 1e6
 	ahead := (start-second%starts+starts+starts/2)%starts - starts/2
 	k.start = limit.Instant(second+ahead) * 1e6
 }
 
-// admits decides a request at an instant, and reports whether it is admitted with all that it asks for.
-func admits(req *limit.Request, v *limit.Verdict, counters []*counter, at limit.Instant) bool {
-	v.At, v.Admitted = at, true
+// admits is a decider. It reports whether a request is admitted with all that it asks for.
+func admits(req *limit.Request, v *limit.Verdict, counters []*counter) bool {
+	v.Admitted = true
 	for j, k := range counters {
-		op := &req.Ops[j]
+		op, at := &req.Ops[j], k.trip.at
+		v.At = at
 		if k.start != at-at%limit.Instant(op.Limit.Window().Microseconds()) {
 			return false
 		}
