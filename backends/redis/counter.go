@@ -20,8 +20,9 @@ type counter struct {
 	need     time.Duration // for which it must live
 	life     int64         // ms to live, if it is made
 	known    bool          // to live long enough
+	trip     *trip         // on which it is asked
+	slot     int           // on a Cluster
 	op       *limit.Op     // of a window: one of its ops
-	trip     *trip         // on which a window is asked
 	start    limit.Instant // of the window; 0 if there is none
 
 	count int64 // before the op that is decided next

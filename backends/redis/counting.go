@@ -49,14 +49,15 @@ func newCounting(s *servers, p *packer, script taker) *counting {
 // serves reports whether a slice can be decided without the script. The script decides the first slice with an
 // instant, because its answer has the time of Redis.
 func (c *counting) serves(reqs []limit.Request) bool {
-	return c.compared.Load() && !c.refused.Load() && !slices.ContainsFunc(reqs, needsScript)
+	return c.compared.Load() && !c.refused.Load() && !slices.ContainsFunc(reqs, c.needsScript)
 }
 
-func needsScript(req limit.Request) bool {
+func (c *counting) needsScript(req limit.Request) bool {
 	for i := range req.Ops {
 		op := &req.Ops[i]
 		alone := op.Each || len(req.Ops) == 1
-		if !alone || op.Cost < 0 || op.Cost > math.MaxUint32 || op.Limit == nil || op.Cost > 0 && op.Limit.Below() != 0 {
+		if !alone || op.Cost < 0 || op.Cost > math.MaxUint32 || op.Limit == nil || op.Cost > 0 && op.Limit.Below() != 0 ||
+			!c.finds(op, c.told(req.At)) {
 			return true
 		}
 	}
@@ -71,9 +72,8 @@ type batch struct {
 	hashes   []uint64            // of the keys of all ops, in order; of windows
 	ops      []*counter          // of all valid requests, in order
 	text     []byte              // of all keys
-	cmds     []redis.Cmder
-	trips    []*trip // of windows
-	going    int     // of trips
+	trips    []*trip
+	going    int // of trips
 	odd      []oddRequest
 }
 
@@ -147,6 +147,7 @@ func (c *counting) add(b *batch, reqs []limit.Request, out []limit.Verdict) {
 			from, window := len(b.text), op.Limit.Window()
 			b.text = c.appendKey(b.text, op, at)
 			k := b.counter(from, c.ends.hash(b.text[from:]))
+			k.trip, k.slot = c.tripOf(b, op, at)
 			// The instant is in whole seconds, and may run at a pace of its own: see put in envoy.lua.
 			need := op.Limit.WindowEnd(at).Sub(min(wall, at+c.step))
 			k.need = max(k.need, need)
@@ -173,21 +174,17 @@ func (b *batch) counter(from int, hash uint64) *counter {
 	return k
 }
 
-// send sends what the slice needs, in one pipeline, and reads the replies.
+// send sends what the slice needs, in one pipeline to each server, and reads the replies.
 func (c *counting) send(ctx context.Context, b *batch) {
-	c.counted.Add(1)
 	sent := b.commands(c.ends)
-	_ = pipelined(ctx, c.client, b.cmds)
-	b.cmds = b.cmds[:0]
+	c.counted.Add(int64(b.going))
+	c.goAll(ctx, b)
 	for _, k := range b.counters[:b.used] {
 		if c.read(k, sent); k.gone() {
-			b.cmds = append(b.cmds, k.end)
+			k.trip.add(k.end)
 		}
 	}
-	if len(b.cmds) == 0 {
-		return
-	}
-	_ = pipelined(ctx, c.client, b.cmds)
+	c.goAll(ctx, b)
 	for _, k := range b.counters[:b.used] {
 		if err := k.end.Err(); k.gone() && err != nil {
 			k.state, k.err = lost, err
@@ -198,30 +195,18 @@ func (c *counting) send(ctx context.Context, b *batch) {
 // commands gathers the commands, and returns when.
 func (b *batch) commands(e *ends) time.Duration {
 	now, text := e.now(), string(b.text)
-	b.cmds = b.cmds[:0]
 	for _, k := range b.counters[:b.used] {
 		k.key, k.known = text[k.from:k.to], e.after(k.hash, now+k.need)
 		switch {
 		case k.total == 0:
-			b.cmds = append(b.cmds, k.get)
+			k.trip.add(k.get)
 		case k.known:
-			b.cmds = append(b.cmds, k.incr)
+			k.trip.add(k.incr)
 		default:
-			b.cmds = append(b.cmds, k.make, k.incr, k.left)
+			k.trip.add(k.make, k.incr, k.left)
 		}
 	}
 	return now
-}
-
-// pipelined sends commands in one pipeline. Each has its own error, too.
-func pipelined(ctx context.Context, server redis.UniversalClient, cmds []redis.Cmder) error {
-	for _, cmd := range cmds {
-		cmd.SetErr(nil) // after a failure the driver keeps the errors that commands have already
-	}
-	pipe := server.Pipeline()
-	_ = pipe.BatchProcess(ctx, cmds...)
-	_, err := pipe.Exec(ctx)
-	return err
 }
 
 // exact is the largest count that the script changes.
@@ -257,6 +242,8 @@ func (c *counting) failed(k *counter, err error) {
 	if k.state, k.err = lost, err; declined(err) {
 		k.state = odd
 		c.note(err)
+	} else if k.trip.node != nil {
+		c.nodes.owners.forget(k.slot)
 	}
 }
 
@@ -339,20 +326,16 @@ func (b *batch) decide(reqs []limit.Request, out []limit.Verdict, decides decide
 
 // undo subtracts what odd requests have added. A request that cannot be undone fails.
 func (c *counting) undo(ctx context.Context, b *batch, reqs []limit.Request, out []limit.Verdict) {
-	b.cmds = b.cmds[:0]
 	for _, o := range b.odd {
 		for j, k := range o.counters {
 			cost := reqs[o.at].Ops[j].Cost
 			if k.err == nil && k.back == 0 && cost > 0 {
-				b.cmds = append(b.cmds, k.undo)
+				k.trip.add(k.undo)
 			}
 			k.back -= cost
 		}
 	}
-	if len(b.cmds) == 0 {
-		return
-	}
-	_ = pipelined(ctx, c.client, b.cmds)
+	c.goAll(ctx, b)
 	b.odd = slices.DeleteFunc(b.odd, func(o oddRequest) bool {
 		for _, k := range o.counters {
 			if err := k.undo.Err(); k.err == nil && k.back < 0 && err != nil {

@@ -25,6 +25,9 @@ func (o *owners) note(slot int, n *node) {
 	}
 }
 
+// forget has the next call of the script show who has a slot.
+func (o *owners) forget(slot int) { o.bySlot[slot].Store(nil) }
+
 // of returns the set of nodes that decide a request: see [backends.Partitioned].
 func (o *owners) of(k *keys, req *limit.Request) (set uint64) {
 	for i := range req.Ops {

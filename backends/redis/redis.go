@@ -47,12 +47,11 @@ func Open(_ context.Context, c Config, log *slog.Logger) (*Backend, error) {
 	}
 	b := &Backend{servers: s, packer: p, refunds: refunds{servers: s, packer: p}}
 	b.split = splitter{s, p, &b.refunds}
-	switch {
-	case c.Now == nil:
-	case !p.windows:
-		b.counts, p.numbers = &windows{newCounting(s, p, b)}, flagNumbers
-	case s.cluster == nil:
-		b.counts = newCounting(s, p, b)
+	if c.Now != nil {
+		counts := newCounting(s, p, b)
+		if b.counts = counts; !p.windows {
+			b.counts, p.numbers = &windows{counts}, flagNumbers
+		}
 	}
 	b.scratch.New = func() any { return &scratch{} }
 	return b, nil

@@ -9,29 +9,79 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// A trip is what one server is asked for a slice of windows, and when it answered by its own clock. A slice takes
-// one trip, or on a Cluster one for each node that has some of its keys.
+// A trip is what one server is asked without the script. A slice takes one, or on a Cluster one to each node that has
+// some of its keys. Which node has a key is known from calls of the script: what is asked of another one is declined,
+// and goes to the script.
 type trip struct {
 	node  *node // nil: the only server
 	cmds  []redis.Cmder
-	clock *redis.TimeCmd // the first of cmds
-	at    limit.Instant
+	clock *redis.TimeCmd // of windows
+	at    limit.Instant  // what it showed; 0: nothing
 }
 
-// trip returns that of the batch to a node.
-func (b *batch) trip(n *node) *trip {
+func (t *trip) add(cmds ...redis.Cmder) { t.cmds = append(t.cmds, cmds...) }
+
+// finds reports whether it is known which server has the key of op at an instant.
+func (c *counting) finds(op *limit.Op, at limit.Instant) bool {
+	return c.cluster == nil || c.nodes.owners.bySlot[c.slotOf(op, at)].Load() != nil
+}
+
+// tripOf returns the trip of the batch to the server of op at an instant, and on a Cluster the slot of its key.
+func (c *counting) tripOf(b *batch, op *limit.Op, at limit.Instant) (t *trip, slot int) {
+	var n *node
+	if c.cluster != nil {
+		slot = c.slotOf(op, at)
+		n = c.nodes.owners.bySlot[slot].Load()
+	}
 	for _, t := range b.trips[:b.going] {
 		if t.node == n {
-			return t
+			return t, slot
 		}
 	}
 	if b.going == len(b.trips) {
 		b.trips = append(b.trips, &trip{clock: redis.NewTimeCmd(context.Background(), "time")})
 	}
-	t := b.trips[b.going]
+	t = b.trips[b.going]
 	b.going++
-	t.node, t.cmds = n, append(t.cmds[:0], t.clock)
-	return t
+	t.node, t.cmds = n, t.cmds[:0]
+	return t, slot
+}
+
+// goAll makes the trips of a batch that have commands, all at once. Each command gets a reply or an error.
+func (c *counting) goAll(ctx context.Context, b *batch) {
+	var others sync.WaitGroup
+	trips := b.trips[:b.going]
+	defer func() {
+		others.Wait()
+		for _, t := range trips {
+			t.cmds = t.cmds[:0]
+		}
+	}()
+	for i, t := range trips {
+		switch {
+		case len(t.cmds) == 0:
+		case i == len(trips)-1:
+			c.goTo(ctx, t)
+		default:
+			others.Add(1)
+			c.cfg.Panics.Go("redis", func() {
+				defer others.Done()
+				if err := c.cfg.Panics.Do("redis", func() { c.goTo(ctx, t) }); err != nil {
+					t.fail(err)
+				}
+			})
+		}
+	}
+}
+
+func (c *counting) goTo(ctx context.Context, t *trip) {
+	if t.node == nil {
+		_ = pipelined(ctx, c.client, t.cmds)
+	} else if err := t.node.guard(ctx, func() error { return pipelined(ctx, t.node.client, t.cmds) }); isAway(err) {
+		t.fail(err)
+	} else if !answers(err) {
+		c.reload(ctx) // who is master may have changed
+	}
 }
 
 // fail has each command of the trip fail.
@@ -41,36 +91,13 @@ func (t *trip) fail(err error) {
 	}
 }
 
-// goAll makes the trips of a batch, all at once.
-func (w *windows) goAll(ctx context.Context, trips []*trip) {
-	if len(trips) == 0 {
-		return
+// pipelined sends commands in one pipeline. Each has its own error, too.
+func pipelined(ctx context.Context, server redis.UniversalClient, cmds []redis.Cmder) error {
+	for _, cmd := range cmds {
+		cmd.SetErr(nil) // after a failure the driver keeps the errors that commands have already
 	}
-	w.counted.Add(int64(len(trips)))
-	var others sync.WaitGroup
-	for _, t := range trips[1:] {
-		others.Add(1)
-		w.cfg.Panics.Go("redis", func() {
-			defer others.Done()
-			if err := w.cfg.Panics.Do("redis", func() { w.goTo(ctx, t) }); err != nil {
-				t.fail(err)
-			}
-		})
-	}
-	w.goTo(ctx, trips[0])
-	others.Wait()
-}
-
-// goTo makes a trip. Each of its commands gets a reply or an error.
-func (w *windows) goTo(ctx context.Context, t *trip) {
-	if t.at = 0; t.node == nil {
-		_ = pipelined(ctx, w.client, t.cmds)
-	} else if err := t.node.guard(ctx, func() error { return pipelined(ctx, t.node.client, t.cmds) }); isAway(err) {
-		t.fail(err)
-	} else if !answers(err) {
-		w.reload(ctx) // who is master may have changed
-	}
-	if now, err := t.clock.Result(); err == nil {
-		t.at = w.whole(limit.InstantOf(now))
-	}
+	pipe := server.Pipeline()
+	_ = pipe.BatchProcess(ctx, cmds...)
+	_, err := pipe.Exec(ctx)
+	return err
 }

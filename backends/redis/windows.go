@@ -46,13 +46,13 @@ func (w *windows) take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 	w.add(b, reqs, out)
 	w.send(ctx, b)
 	b.decide(reqs, out, admits)
-	for _, k := range b.counters[:b.used] {
-		if k.state != counted {
-			w.ends.keep(k.hash, 0) // the script is next
-		}
-	}
 	if len(b.odd) == 0 {
 		return
+	}
+	for _, o := range b.odd {
+		for _, k := range o.counters {
+			w.ends.keep(k.hash, 0)
+		}
 	}
 	again, outs := b.again(b.giveBack(reqs), reqs)
 	w.byScript(ctx, again, outs)
@@ -90,14 +90,6 @@ func (w *windows) hashOf(key *limit.Key) uint64 {
 	return maphash.String(w.ends.seed, key.Group) ^ 3*maphash.String(w.ends.seed, key.Limit)
 }
 
-// nodeOf returns which node of a Cluster has the key of op, nil if that is unknown.
-func (w *windows) nodeOf(op *limit.Op) *node {
-	if w.cluster == nil {
-		return nil
-	}
-	return w.nodes.owners.bySlot[w.slotOf(op, 0)].Load()
-}
-
 // known reports whether all keys are known to be numbers, and where they are. It notes their hashes.
 func (w *windows) known(b *batch, reqs []limit.Request) bool {
 	soon := w.ends.now() + time.Millisecond
@@ -109,7 +101,7 @@ func (w *windows) known(b *batch, reqs []limit.Request) bool {
 				return false
 			}
 			hash := w.hashOf(&op.Key)
-			if !w.ends.after(hash, soon) || w.cluster != nil && w.nodeOf(op) == nil {
+			if !w.ends.after(hash, soon) || !w.finds(op, 0) {
 				return false
 			}
 			b.hashes = append(b.hashes, hash)
@@ -132,7 +124,8 @@ func (w *windows) add(b *batch, reqs []limit.Request, out []limit.Verdict) {
 			b.text = w.appendKey(b.text, op, 0)
 			k := b.counter(from, b.hashes[n])
 			n++
-			k.op, k.trip = op, b.trip(w.nodeOf(op))
+			k.op = op
+			k.trip, k.slot = w.tripOf(b, op, 0)
 			k.total += op.Cost
 			b.ops = append(b.ops, k)
 		}
@@ -141,16 +134,26 @@ func (w *windows) add(b *batch, reqs []limit.Request, out []limit.Verdict) {
 
 // send sends what the slice needs, in one pipeline to each server, and reads the replies.
 func (w *windows) send(ctx context.Context, b *batch) {
-	text := string(b.text)
+	text, trips := string(b.text), b.trips[:b.going]
+	for _, t := range trips {
+		t.add(t.clock)
+	}
 	for _, k := range b.counters[:b.used] {
 		k.key = text[k.from:k.to]
 		if k.total == 0 {
-			k.trip.cmds = append(k.trip.cmds, k.get)
+			k.trip.add(k.get)
 		} else {
-			k.trip.cmds = append(k.trip.cmds, k.incr)
+			k.trip.add(k.incr)
 		}
 	}
-	w.goAll(ctx, b.trips[:b.going])
+	w.counted.Add(int64(b.going))
+	w.goAll(ctx, b)
+	for _, t := range trips {
+		now, err := t.clock.Result()
+		if t.at = 0; err == nil {
+			t.at = w.whole(limit.InstantOf(now))
+		}
+	}
 	for _, k := range b.counters[:b.used] {
 		if w.readWindow(k); k.state == counted && k.trip.at == 0 {
 			k.state = odd

@@ -189,3 +189,40 @@ func TestWindowsOfAFrozenNode(t *testing.T) {
 	}
 	node.Resume()
 }
+
+// TestCountingOnAClusterDecidesAsTheScript: with layout=envoy each counter has a slot of its own.
+func TestCountingOnAClusterDecidesAsTheScript(t *testing.T) {
+	t.Parallel()
+	s := testenv.StartRedisCluster(t)
+	url := "redis+cluster://" + strings.Join(s.Addrs, ",") + "?timeout=10s&layout=envoy&expiration_jitter=0"
+	counting := openCounting(t, url+"&cache_key_prefix=c:&prefix=own-c:")
+	script := open(t, url+"&cache_key_prefix=s:&prefix=own-s:")
+	script.counts = nil
+	at := thisHour()
+	for want := range int64(2) { // the driver's own pipeline could count twice: it is not used
+		takeOps(t, counting, at, hit(t, "d_a_", 9, 1))
+		if n := counting.counted.Load(); n != want {
+			t.Errorf("%d trips without the script, want %d", n, want)
+		}
+	}
+	m := &sliceMaker{Rand: random.Rand(t, 19), t: t}
+	for round := range random.Times(400, 20000) {
+		m.round, m.mixed = round/150, round%3 == 0
+		reqs := m.slice(at)[:1] // of several, the script decides first what is in one slot
+		got, want := take(t, counting, reqs...), take(t, script, reqs...)
+		waitRefunds(t, counting)
+		waitRefunds(t, script)
+		for i := range reqs {
+			if !sameVerdict(&got[i], &want[i]) {
+				t.Fatalf("round %d, %+v:\ncounting: %+v\nscript:   %+v", round, reqs[i], got[i], want[i])
+			}
+		}
+		sameKeys(t, s.Client(), counting, script, reqs)
+	}
+	if n := counting.counted.Load(); n < 100 {
+		t.Errorf("only %d trips without the script", n)
+	}
+	for _, n := range s.Nodes[:3] {
+		wantLives(t, n.Client())
+	}
+}
