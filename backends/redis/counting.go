@@ -49,15 +49,14 @@ func newCounting(s *servers, p *packer, script taker) *counting {
 // serves reports whether a slice can be decided without the script. The script decides the first slice with an
 // instant, because its answer has the time of Redis.
 func (c *counting) serves(reqs []limit.Request) bool {
-	return c.compared.Load() && !c.refused.Load() && !slices.ContainsFunc(reqs, c.needsScript)
+	return c.compared.Load() && !c.refused.Load() && !slices.ContainsFunc(reqs, needsScript)
 }
 
-func (c *counting) needsScript(req limit.Request) bool {
+func needsScript(req limit.Request) bool {
 	for i := range req.Ops {
 		op := &req.Ops[i]
 		alone := op.Each || len(req.Ops) == 1
-		if !alone || op.Cost < 0 || op.Cost > math.MaxUint32 || op.Limit == nil || op.Cost > 0 && op.Limit.Below() != 0 ||
-			!c.finds(op, c.told(req.At)) {
+		if !alone || op.Cost < 0 || op.Cost > math.MaxUint32 || op.Limit == nil || op.Cost > 0 && op.Limit.Below() != 0 {
 			return true
 		}
 	}
@@ -177,7 +176,7 @@ func (b *batch) counter(from int, hash uint64) *counter {
 // send sends what the slice needs, in one pipeline to each server, and reads the replies.
 func (c *counting) send(ctx context.Context, b *batch) {
 	sent := b.commands(c.ends)
-	c.counted.Add(int64(b.going))
+	c.counted.Add(1)
 	c.goAll(ctx, b)
 	for _, k := range b.counters[:b.used] {
 		if c.read(k, sent); k.gone() {

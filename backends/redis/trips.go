@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -10,21 +11,17 @@ import (
 )
 
 // A trip is what one server is asked without the script. A slice takes one, or on a Cluster one to each node that has
-// some of its keys. Which node has a key is known from calls of the script: what is asked of another one is declined,
-// and goes to the script.
+// some of its keys. Which node has a key is known from calls of the script. What is asked of another one is declined
+// and goes to the script, and so does a key of which nobody knows. The driver's own pipeline for a Cluster would do
+// without, but could send a command twice.
 type trip struct {
-	node  *node // nil: the only server
+	node  *node // of a Cluster, nil if nobody knows
 	cmds  []redis.Cmder
 	clock *redis.TimeCmd // of windows
 	at    limit.Instant  // what it showed; 0: nothing
 }
 
 func (t *trip) add(cmds ...redis.Cmder) { t.cmds = append(t.cmds, cmds...) }
-
-// finds reports whether it is known which server has the key of op at an instant.
-func (c *counting) finds(op *limit.Op, at limit.Instant) bool {
-	return c.cluster == nil || c.nodes.owners.bySlot[c.slotOf(op, at)].Load() != nil
-}
 
 // tripOf returns the trip of the batch to the server of op at an instant, and on a Cluster the slot of its key.
 func (c *counting) tripOf(b *batch, op *limit.Op, at limit.Instant) (t *trip, slot int) {
@@ -74,9 +71,14 @@ func (c *counting) goAll(ctx context.Context, b *batch) {
 	}
 }
 
+// errNoOwner is that of a key of which no node is known to have it.
+var errNoOwner = errors.New("no call has shown which node has the key")
+
 func (c *counting) goTo(ctx context.Context, t *trip) {
-	if t.node == nil {
+	if c.cluster == nil {
 		_ = pipelined(ctx, c.client, t.cmds)
+	} else if t.node == nil {
+		t.fail(&dialError{errNoOwner})
 	} else if err := t.node.guard(ctx, func() error { return pipelined(ctx, t.node.client, t.cmds) }); isAway(err) {
 		t.fail(err)
 	} else if !answers(err) {
