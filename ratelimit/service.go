@@ -58,6 +58,7 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 		Registry: conf.Registry, Signer: conf.Leases, Replica: conf.Replica, OwnerGrace: conf.OwnerGrace,
 		Log: conf.Log, Metrics: conf.Metrics, Panics: conf.Panics,
 		Ended:        func(holder string) { conf.ended(holder, Unsettled, 0) },
+		Renewed:      s.renewed,
 		Reservations: leases.Reservations{Grace: descriptors.ReserveGrace, Lost: s.lostCorrections},
 	})
 	s.batches.New = func() any { return new(Batch) }
