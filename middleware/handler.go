@@ -237,11 +237,7 @@ func (d Descriptor) appendTo(entries []headgate.Entry, r *http.Request) ([]headg
 func describeResource(r *http.Request, needs *headgate.Resources) []headgate.Entry {
 	entries := []headgate.Entry{{Key: "method", Value: text(r.Method)}, {Key: "path", Value: text(target(r.URL))}}
 	for _, name := range needs.Headers {
-		value := r.Header.Get(name)
-		if name == "host" {
-			value = r.Host
-		}
-		if value != "" {
+		if value := header(r, http.CanonicalHeaderKey(name)); value != "" {
 			entries = append(entries, headgate.Entry{Key: "header." + name, Value: text(value)})
 		}
 	}
