@@ -16,34 +16,30 @@ import (
 type keyBudget struct {
 	label  ruleLabel
 	most   int64
-	life   limit.Instant // of the rule's own counters: see lifeOf
-	shared string        // the group of the counter that the others share
+	shared string // the group of the counter that the others share
 
 	reported minutely
 	*knownKeys
 }
-
-const keyShards = 16
 
 // knownKeys are what a budget knows of values. The next version of its rule goes on with them.
 type knownKeys struct {
 	used   atomic.Int64
 	others atomic.Int64 // decisions by the counter that the others share
 	swept  atomic.Int64 // when idle ones were last looked for, as a limit.Instant
-	shards [keyShards]struct {
+	shards [16]struct {
 		mu    sync.Mutex
 		until map[uint64]limit.Instant // by the hash of a group, when its counter is as good as none if nobody uses it
 	}
 }
 
-// newKeyBudget returns the budget of a rule whose counters live for life; nil if the rule has none. old is that of
-// another version of the rule, or nil.
-func newKeyBudget(r *descriptors.Rule, old *keyBudget, life time.Duration, plain bool) *keyBudget {
+// newKeyBudget returns the budget of a rule; nil if the rule has none. old is that of another version of it, or nil.
+func newKeyBudget(r *descriptors.Rule, old *keyBudget, plain bool) *keyBudget {
 	if r.MaxKeys == 0 {
 		return nil
 	}
 	k := &keyBudget{label: ruleLabel{r.Domain, r.Path}, most: r.MaxKeys, shared: r.OthersGroup(plain),
-		life: limit.Instant(life.Microseconds()), knownKeys: new(knownKeys)}
+		knownKeys: new(knownKeys)}
 	if old != nil {
 		k.knownKeys = old.knownKeys
 	}
@@ -55,10 +51,10 @@ var keySeed = maphash.MakeSeed()
 // admits reports whether a group has a counter of its own. One that takes units gets it for life if there is room.
 func (k *keyBudget) admits(group string, takes bool, now limit.Instant, life time.Duration) bool {
 	if takes && k.used.Load() >= k.most {
-		k.sweep(now)
+		k.sweep(now, life)
 	}
 	hash := maphash.String(keySeed, group)
-	s := &k.shards[hash%keyShards]
+	s := &k.shards[hash%uint64(len(k.shards))]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch until, known := s.until[hash]; {
@@ -86,9 +82,9 @@ func (e *engine) renewed(domain, rule string, key *limit.Key, life time.Duration
 }
 
 // sweep drops values that nobody uses any more, unless it did so a moment ago.
-func (k *keyBudget) sweep(now limit.Instant) {
+func (k *keyBudget) sweep(now limit.Instant, life time.Duration) {
 	last := k.swept.Load()
-	if int64(now)-last < max(int64(k.life)/8, time.Second.Microseconds()) || !k.swept.CompareAndSwap(last, int64(now)) {
+	if now < limit.Instant(last).Add(max(life/8, time.Second)) || !k.swept.CompareAndSwap(last, int64(now)) {
 		return
 	}
 	for i := range k.shards {

@@ -142,7 +142,7 @@ func TestSharedCounterAsTheReferenceNamesIt(t *testing.T) {
 func BenchmarkKeyBudget(b *testing.B) {
 	r := &descriptors.Rule{Domain: "d", Path: "tenant"}
 	r.MaxKeys = 100_000
-	k := newKeyBudget(r, nil, time.Minute, false)
+	k := newKeyBudget(r, nil, false)
 	groups := make([]string, 1000)
 	for i := range groups {
 		groups[i] = fmt.Sprint("1:d6:tenant8:value", i)

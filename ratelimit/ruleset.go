@@ -185,7 +185,7 @@ func (w *viewer) view(r *descriptors.Rule) *ruleView {
 	}
 	w.limits(v)
 	v.life = v.countersLife()
-	v.keys = newKeyBudget(r, w.budgets[ruleLabel{r.Domain, r.Path}], v.life, conf.Caps.PlainWindows)
+	v.keys = newKeyBudget(r, w.budgets[ruleLabel{r.Domain, r.Path}], conf.Caps.PlainWindows)
 	v.alone = v.isAlone()
 	return v
 }

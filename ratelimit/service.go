@@ -21,9 +21,10 @@ import (
 type Service struct {
 	engine
 	readers readers
-	batches sync.Pool // *batch
-	begun   sync.Pool // *Begun
-	admits  bool      // see Admit
+	batches sync.Pool  // *batch
+	begun   sync.Pool  // *Begun
+	admits  bool       // see Admit
+	setting sync.Mutex // held by SetRules
 }
 
 // New returns a service that answers by set. Without a set calls fail with
@@ -97,6 +98,8 @@ func FailureNote(set *descriptors.Set, caps *backends.Caps) string {
 // with, and counters keep their state. If the backend cannot keep the new rules,
 // SetRules returns an error and the old rules stay.
 func (s *Service) SetRules(set *descriptors.Set) error {
+	s.setting.Lock()
+	defer s.setting.Unlock()
 	old := s.rules.Load()
 	if err := checkCaps(set, old.rules(), &s.conf.Caps); err != nil {
 		return err
