@@ -672,3 +672,27 @@ descriptors:
 	}
 	Spend(httptest.NewRequest("GET", "/", nil), 5) // of no middleware
 }
+
+// A request whose client leaves before it is passed on has cost nothing.
+func TestClientThatLeavesDuringADelaySpendsNothing(t *testing.T) {
+	l := open(t, func(o *headgate.Options) {
+		o.Rules = []headgate.Rules{headgate.YAML("rules.yaml", `
+domain: d
+descriptors:
+  - key: client
+    reserve: {amount: estimate, default: 400, on_lost: charge}
+    limits: [{algorithm: fixed_window, limit: 1000, window: 24h}]
+  - key: slow
+    concurrency: [{threshold: 0, response: {delay: {exact: 60000}}}]
+`)}
+	})
+	h := Handler(l, Config{Domain: "d", Estimate: func(*http.Request) uint64 { return 300 },
+		Descriptors: []Descriptor{{{"client", Text("a")}}, {{"slow", Text("a")}}}})(ok)
+	ctx, leave := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer leave()
+	get(h, "/", func(r *http.Request) { *r = *r.WithContext(ctx) })
+	d, err := l.Peek(t.Context(), "d", headgate.Describe("client", "a"))
+	if err != nil || ctx.Err() == nil || d.Remaining != 1000 {
+		t.Errorf("%d of 1000 units are left (%v)", d.Remaining, err)
+	}
+}
