@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -33,9 +34,13 @@ func TrustedHops(n int) IPOption {
 // of the networks, beginning with who has connected and then from the right of
 // X-Forwarded-For. It takes the place of [TrustedHops].
 func TrustedNetworks(networks ...netip.Prefix) IPOption {
-	for _, n := range networks {
+	networks = slices.Clone(networks)
+	for i, n := range networks {
 		if !n.IsValid() {
 			panic("middleware: TrustedNetworks: a network is not valid")
+		}
+		if n.Addr().Is4In6() && n.Bits() >= 96 { // addresses of requests are IPv4 then
+			networks[i] = netip.PrefixFrom(n.Addr().Unmap(), n.Bits()-96)
 		}
 	}
 	return func(f *ipFinder) { f.networks = append(f.networks, networks...) }

@@ -22,6 +22,7 @@ func TestClientIP(t *testing.T) {
 	const xff, fwd = "X-Forwarded-For", "Forwarded"
 	hops := func(n int, more ...IPOption) []IPOption { return append(more, TrustedHops(n)) }
 	private := TrustedNetworks(netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8"))
+	mapped := TrustedNetworks(netip.MustParsePrefix("::ffff:10.0.0.0/104"))
 	for name, c := range map[string]struct {
 		opts []IPOption
 		r    *http.Request
@@ -55,6 +56,8 @@ func TestClientIP(t *testing.T) {
 		"only networks":             {[]IPOption{private}, request("10.0.0.1:1", xff, "10.0.0.3, 10.0.0.2"), "10.0.0.3"},
 		"networks, then no address": {[]IPOption{private}, request("10.0.0.1:1", xff, "1.2.3.4, x, 10.0.0.2"), "10.0.0.2"},
 		"IPv6 networks":             {[]IPOption{private}, request("[fd00::1]:1", xff, "2001:db8::7"), "2001:db8::/64"},
+		"networks of IPv4 in IPv6": {[]IPOption{mapped}, request("10.0.0.1:1", xff, "203.0.113.9, 10.0.0.2"),
+			"203.0.113.9"},
 		"Forwarded": {hops(1, Forwarded()),
 			request("10.0.0.1:1", fwd, `for=1.2.3.4, for=203.0.113.9;proto=https;by=10.0.0.1`), "203.0.113.9"},
 		"Forwarded in capitals": {hops(1, Forwarded()),

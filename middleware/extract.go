@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"strings"
 )
 
 // An Extractor returns a value of a request. ok is false if the request has none; then the
@@ -57,12 +58,29 @@ func Header(name string) Extractor { return Hashed(PlainHeader(name)) }
 func PlainHeader(name string) Extractor {
 	name = http.CanonicalHeaderKey(name)
 	return func(r *http.Request) (string, bool) {
-		values := r.Header[name]
-		if len(values) == 0 || values[0] == "" {
-			return "", false
-		}
-		return values[0], true
+		value := header(r, name)
+		return value, value != ""
 	}
+}
+
+// header returns the first value of a header, whose name is canonical, or of what Envoy calls one and net/http keeps
+// elsewhere; "" if there is none.
+func header(r *http.Request, name string) string {
+	switch name {
+	case "Host", ":authority":
+		return r.Host
+	case ":scheme":
+		if r.TLS != nil {
+			return "https"
+		}
+		return "http"
+	case "Transfer-Encoding":
+		return strings.Join(r.TransferEncoding, ", ")
+	}
+	if values := r.Header[name]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
 }
 
 // APIKey is the header X-API-Key, hashed. A client can send any key: have the keys checked

@@ -160,15 +160,18 @@ func (h *handler) reserve(w http.ResponseWriter, r *http.Request, v *visit) {
 		h.conf.OnError(w, r, h.next, err)
 		return
 	}
-	failed := true // unless the handler returns
+	failed, left := true, false // failed, unless the handler returns
 	defer func() {
-		if v.spent.known.Load() {
+		switch {
+		case v.spent.known.Load():
 			reserved.Settle(v.spent.units.Load())
-		} else {
+		case left:
+			reserved.Cancel()
+		default:
 			reserved.Release(failed)
 		}
 	}()
-	h.answer(w, r, v, &d)
+	left = !h.answer(w, r, v, &d)
 	failed = false
 }
 
@@ -183,10 +186,10 @@ func Spend(r *http.Request, units uint64) {
 	}
 }
 
-// answer refuses the request or passes it on.
-func (h *handler) answer(w http.ResponseWriter, r *http.Request, v *visit, d *headgate.Decision) {
+// answer refuses the request or passes it on. It reports false if the client has left before.
+func (h *handler) answer(w http.ResponseWriter, r *http.Request, v *visit, d *headgate.Decision) bool {
 	if d.Delay > 0 && background.Sleep(r.Context(), d.Delay) != nil {
-		return // the client has left
+		return false
 	}
 	v.remaining = d.Remaining
 	if v.closest(d) {
@@ -194,10 +197,11 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, v *visit, d *he
 	}
 	if !d.Allowed {
 		refuse(w, d)
-		return
+		return true
 	}
 	v.request = *r.WithContext(v) // in the memory of v: one piece in place of two
 	h.next.ServeHTTP(w, &v.request)
+	return true
 }
 
 // describe returns the visit with the descriptors that the request is not charged for yet.
@@ -237,11 +241,7 @@ func (d Descriptor) appendTo(entries []headgate.Entry, r *http.Request) ([]headg
 func describeResource(r *http.Request, needs *headgate.Resources) []headgate.Entry {
 	entries := []headgate.Entry{{Key: "method", Value: text(r.Method)}, {Key: "path", Value: text(target(r.URL))}}
 	for _, name := range needs.Headers {
-		value := r.Header.Get(name)
-		if name == "host" {
-			value = r.Host
-		}
-		if value != "" {
+		if value := header(r, http.CanonicalHeaderKey(name)); value != "" {
 			entries = append(entries, headgate.Entry{Key: "header." + name, Value: text(value)})
 		}
 	}

@@ -124,6 +124,47 @@ func TestRefusedRequestsAreToldWhyAndWhen(t *testing.T) {
 }
 
 // Rules by method and path apply without a descriptor, however the path is spelt.
+// net/http keeps the host of a request apart from its headers. Whoever limits by it must not limit nothing.
+func TestHostIsAHeader(t *testing.T) {
+	for name, value := range map[string]Extractor{"host": PlainHeader("Host"), "hash": Header("host")} {
+		h := Handler(open(t), Config{Domain: "d", Descriptors: []Descriptor{{{"client", value}}}})(ok)
+		for i := range 4 {
+			host := func(r *http.Request) { r.Host = "example.com" }
+			if w, want := get(h, "/", host), []int{200, 200, 429, 429}[i]; w.Code != want {
+				t.Errorf("%s: answer %d: %d, want %d", name, i, w.Code, want)
+			}
+		}
+		if w := get(h, "/", func(r *http.Request) { r.Host = "" }); w.Code != 200 {
+			t.Errorf("%s: without a host: %d", name, w.Code)
+		}
+	}
+}
+
+// What Envoy calls headers and net/http keeps elsewhere is matched, too.
+func TestResourcesMatchWhatIsNoHeaderInGo(t *testing.T) {
+	limited := func(criteria string) string {
+		rules := "domain: d\nresources:\n- path: /x\n  match: {headers: {" + criteria + "}}\n" +
+			"  rate_limit: {unit: hour, requests_per_unit: 1}\n"
+		h := Handler(open(t, func(o *headgate.Options) { o.Rules = []headgate.Rules{headgate.YAML("r.yaml", rules)} }),
+			by("nothing"))(ok)
+		codes := ""
+		for _, site := range []string{"http://a.example", "http://a.example", "http://b.example", "https://c.example"} {
+			codes += fmt.Sprint(get(h, site+"/x", func(r *http.Request) { r.TransferEncoding = []string{"chunked"} }).Code, " ")
+		}
+		return codes
+	}
+	for criteria, want := range map[string]string{
+		`":authority": a.example`:      "200 429 200 200 ",
+		`":scheme": http`:              "200 429 429 200 ",
+		`":scheme": https`:             "200 200 200 200 ",
+		`transfer-encoding: "chunked"`: "200 429 429 429 ",
+	} {
+		if got := limited(criteria); got != want {
+			t.Errorf("%s: %s, want %s", criteria, got, want)
+		}
+	}
+}
+
 func TestResourcesAreMatched(t *testing.T) {
 	h := Handler(open(t), by("nothing"))(ok)
 	for path, want := range map[string]int{"/other": 200} {
@@ -630,4 +671,28 @@ descriptors:
 		}
 	}
 	Spend(httptest.NewRequest("GET", "/", nil), 5) // of no middleware
+}
+
+// A request whose client leaves before it is passed on has cost nothing.
+func TestClientThatLeavesDuringADelaySpendsNothing(t *testing.T) {
+	l := open(t, func(o *headgate.Options) {
+		o.Rules = []headgate.Rules{headgate.YAML("rules.yaml", `
+domain: d
+descriptors:
+  - key: client
+    reserve: {amount: estimate, default: 400, on_lost: charge}
+    limits: [{algorithm: fixed_window, limit: 1000, window: 24h}]
+  - key: slow
+    concurrency: [{threshold: 0, response: {delay: {exact: 60000}}}]
+`)}
+	})
+	h := Handler(l, Config{Domain: "d", Estimate: func(*http.Request) uint64 { return 300 },
+		Descriptors: []Descriptor{{{"client", Text("a")}}, {{"slow", Text("a")}}}})(ok)
+	ctx, leave := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer leave()
+	get(h, "/", func(r *http.Request) { *r = *r.WithContext(ctx) })
+	d, err := l.Peek(t.Context(), "d", headgate.Describe("client", "a"))
+	if err != nil || ctx.Err() == nil || d.Remaining != 1000 {
+		t.Errorf("%d of 1000 units are left (%v)", d.Remaining, err)
+	}
 }

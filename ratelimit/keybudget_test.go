@@ -10,6 +10,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/metrics"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
 const fewKeys = `
@@ -148,6 +149,64 @@ func BenchmarkKeyBudget(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for i := range b.N {
-		k.admits(groups[i%len(groups)], true, start2026)
+		k.admits(groups[i%len(groups)], true, start2026, time.Minute)
+	}
+}
+
+// A value keeps its counter for as long as the limit that decides remembers anything, which need not be the rule's own:
+// a policy's, one that the request brings, or one that may owe by the service's default.
+func TestKeysLiveAsLongAsTheirCounters(t *testing.T) {
+	const rules = "domain: d\ndescriptors:\n- {key: tenant, max_keys: 2, policy: 't:{tenant}', " +
+		"rate_limit: {unit: minute, requests_per_unit: 2}}\n"
+	owing := func(c *Config) { c.Overflow = descriptors.OverflowDebt }
+	for name, c := range map[string]struct {
+		change func(*Config)
+		policy policies.Figures
+		ask    func(value string) Descriptor
+	}{
+		"a policy per day": {func(*Config) {}, per(limit.FixedWindow, 2, 86400),
+			func(value string) Descriptor { return desc("tenant=" + value) }},
+		"a request's own limit": {func(*Config) {}, policies.Figures{}, func(value string) Descriptor {
+			d := desc("tenant=" + value)
+			d.HasOverride, d.Override = true, Override{RequestsPerUnit: 2, Unit: 4}
+			return d
+		}},
+		"debt": {owing, policies.Figures{}, func(value string) Descriptor {
+			return desc("tenant=" + value).withHits(30)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := setup(t, rules, withPolicies, c.change)
+			if c.policy.Algorithm != 0 {
+				h.put(map[string]policies.Figures{"*": c.policy})
+			}
+			for round := range 2 {
+				for i := range 5 {
+					h.ask(c.ask(fmt.Sprint("tenant-", round, "-", i)))
+				}
+				h.now += limit.Instant(150 * time.Second / time.Microsecond)
+			}
+			if n := len(h.be.states); n != 3 {
+				t.Errorf("the store has %d counters, want 3", n)
+			}
+		})
+	}
+}
+
+// A value keeps its counter while its requests in flight are renewed, however long nobody else asks for it.
+func TestRenewedLeasesKeepTheirKey(t *testing.T) {
+	h := setup(t, "domain: d\ndescriptors:\n- {key: tenant, max_keys: 1, lease_ttl: 1m, "+
+		"concurrency: [{threshold: 1, response: {statusCode: 429}}]}\n")
+	renew := release(h.acquire("tenant=a"))
+	renew.Entries[0].Value = string(leases.Renew)
+	for range 10 {
+		h.now = h.now.Add(30 * time.Second)
+		h.want(h.ask(renew), "OK: ok")
+	}
+	h.acquire("tenant=b") // by the counter that the others share
+	h.now = h.now.Add(10 * time.Second)
+	h.want(h.ask(desc("tenant=a")), "OVER: over/0")
+	if got := h.figures("headgate_rule_keys")["d/tenant"]; got != 1 {
+		t.Errorf("%d keys", got)
 	}
 }

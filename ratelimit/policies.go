@@ -125,6 +125,7 @@ func (p *policyViews) derive(f policies.Figures) *ruleView {
 	lv.Limit, lv.keyPart = l, l.Algorithm().KeyLetter()+own.keyPart[1:]
 	lv.current = p.conf.Encoder.Limit(lv.label, l, p.conf.UnitMultipliers)
 	v.limits = []LimitView{lv}
+	v.life = v.countersLife()
 	return v
 }
 

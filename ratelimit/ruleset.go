@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"sync"
@@ -16,8 +17,9 @@ type ruleset struct {
 	set   *descriptors.Set
 	views []*ruleView // by descriptors.Rule.ID
 
-	longest time.Duration // life of a lease
-	derived *policyCache  // views of those rules that have a policy
+	budgets map[ruleLabel]*keyBudget // of rules that have one
+	longest time.Duration            // life of a lease
+	derived *policyCache             // views of those rules that have a policy
 	// awaited: there are no rules yet, which is not the same as rules that limit
 	// nothing.
 	awaited bool
@@ -37,6 +39,7 @@ type ruleView struct {
 
 	series *ruleSeries
 	keys   *keyBudget            // nil: any number of values has counters of their own
+	life   time.Duration         // of counters that nobody uses: see countersLife
 	shape  atomic.Pointer[Shape] // of its descriptors, once one was seen
 
 	onceHits sync.Once
@@ -78,7 +81,7 @@ func awaitedRules() *ruleset { return &ruleset{set: new(descriptors.Set), awaite
 // newRuleset prepares a set of rules. It takes the views of the rules that old has, too, and returns those of rules
 // that are gone.
 func newRuleset(set *descriptors.Set, old *ruleset, conf *Config) (rs *ruleset, views []*ruleView) {
-	rs = &ruleset{set: set, views: make([]*ruleView, set.IDs())}
+	rs = &ruleset{set: set, views: make([]*ruleView, set.IDs()), budgets: map[ruleLabel]*keyBudget{}}
 	if rs.derived = newPolicyCache(); old != nil && old.derived != nil {
 		rs.derived = old.derived // which the views of old use
 	}
@@ -100,9 +103,14 @@ func newRuleset(set *descriptors.Set, old *ruleset, conf *Config) (rs *ruleset, 
 		views = append(views, old.views[r.ID])
 	}
 	w := &viewer{conf, overflowDefaults{}, monthDefaults{}, shareDefaults{}, rs.derived, old.recorders(gone),
-		old.budgets(gone)}
+		cmp.Or(old, &ruleset{}).budgets}
 	for _, r := range added {
 		rs.views[r.ID] = w.view(r)
+	}
+	for _, v := range rs.views {
+		if v != nil && v.keys != nil {
+			rs.budgets[v.keys.label] = v.keys
+		}
 	}
 	if ok && (old.longest == 0 || longestLease(gone) < old.longest) {
 		rs.longest = max(old.longest, longestLease(added))
@@ -155,7 +163,7 @@ type viewer struct {
 	shares    shareDefaults
 	derived   *policyCache
 	recorders map[ruleLabel]*policyRecorders // of rules that are gone, for those that take their place
-	budgets   map[ruleLabel]*keyBudget       // likewise
+	budgets   map[ruleLabel]*keyBudget       // of the rules before
 }
 
 func (w *viewer) view(r *descriptors.Rule) *ruleView {
@@ -168,7 +176,6 @@ func (w *viewer) view(r *descriptors.Rule) *ruleView {
 	if charge == descriptors.ChargeDefault {
 		charge = conf.Charge
 	}
-	v.keys = newKeyBudget(r, w.budgets[ruleLabel{r.Domain, r.Path}], conf.Caps.PlainWindows)
 	v.each = charge == descriptors.ChargeEach
 	if v.onError = r.OnBackendError; v.onError == descriptors.FailDefault {
 		v.onError = conf.OnBackendError
@@ -177,8 +184,31 @@ func (w *viewer) view(r *descriptors.Rule) *ruleView {
 		v.onOverload = conf.OnOverload
 	}
 	w.limits(v)
+	v.life = v.countersLife()
+	v.keys = newKeyBudget(r, w.budgets[ruleLabel{r.Domain, r.Path}], conf.Caps.PlainWindows)
 	v.alone = v.isAlone()
 	return v
+}
+
+// countersLife returns after which time the counters of a view, which a policy may have made, are as good as none if
+// nobody uses them.
+func (v *ruleView) countersLife() (life time.Duration) {
+	for i := range v.limits {
+		life = max(life, lifeOf(v.limits[i].Limit))
+	}
+	if v.reserve != nil {
+		life = max(life, v.rule.Reserve.KeptFor())
+	}
+	return life
+}
+
+// lifeOf returns after which time a counter that nobody uses is as good as none.
+func lifeOf(l *limit.Limit) time.Duration {
+	if l.Is(limit.Refilled) {
+		return l.RefillTime(l.Capacity() + l.Below())
+	}
+	windows := 2 + l.Below()/max(l.Max(), 1) // a sliding window looks back at the one before
+	return time.Duration(min(float64(windows)*float64(l.Window()), float64(limit.MaxWindow)))
 }
 
 // limits prepares the limits of a rule.

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -88,5 +89,37 @@ func TestRulesetAfterManyChanges(t *testing.T) {
 		if want := longestLease(set.Rules()); there != len(set.Rules()) || got.longest != want {
 			t.Fatalf("%d views of %d rules; the longest lease is %v, want %v", there, len(set.Rules()), got.longest, want)
 		}
+	}
+}
+
+// Rules that are set at the same time take each other's place one after the other: no series of rules that are gone
+// stay, and none are dropped twice.
+func TestRulesThatAreSetAtTheSameTime(t *testing.T) {
+	h := setup(t, fewKeys)
+	var sets [8]*descriptors.Set
+	for g := range sets {
+		text := fmt.Sprintf("domain: d%d\ndescriptors:\n", g)
+		for i := range 100 {
+			text += fmt.Sprintf("- {key: k%d, rate_limit: {unit: day, requests_per_unit: 1}}\n", i)
+		}
+		sets[g] = mustLoad(t, text)
+	}
+	var setting sync.WaitGroup
+	for _, set := range sets {
+		setting.Go(func() {
+			for range 100 {
+				if err := h.SetRules(set); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	setting.Wait()
+	if err := h.SetRules(new(descriptors.Set)); err != nil {
+		t.Fatal(err)
+	}
+	room := &h.conf.Metrics.bounds.rules
+	if all, more := room.Take(int(room.Most)), room.Take(1); !all || more {
+		t.Errorf("without rules all series can be had: %v; and one more: %v", all, more)
 	}
 }

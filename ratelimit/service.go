@@ -21,9 +21,10 @@ import (
 type Service struct {
 	engine
 	readers readers
-	batches sync.Pool // *batch
-	begun   sync.Pool // *Begun
-	admits  bool      // see Admit
+	batches sync.Pool  // *batch
+	begun   sync.Pool  // *Begun
+	admits  bool       // see Admit
+	setting sync.Mutex // held by SetRules
 }
 
 // New returns a service that answers by set. Without a set calls fail with
@@ -58,6 +59,7 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 		Registry: conf.Registry, Signer: conf.Leases, Replica: conf.Replica, OwnerGrace: conf.OwnerGrace,
 		Log: conf.Log, Metrics: conf.Metrics, Panics: conf.Panics,
 		Ended:        func(holder string) { conf.ended(holder, Unsettled, 0) },
+		Renewed:      s.renewed,
 		Reservations: leases.Reservations{Grace: descriptors.ReserveGrace, Lost: s.lostCorrections},
 	})
 	s.batches.New = func() any { return new(Batch) }
@@ -96,6 +98,8 @@ func FailureNote(set *descriptors.Set, caps *backends.Caps) string {
 // with, and counters keep their state. If the backend cannot keep the new rules,
 // SetRules returns an error and the old rules stay.
 func (s *Service) SetRules(set *descriptors.Set) error {
+	s.setting.Lock()
+	defer s.setting.Unlock()
 	old := s.rules.Load()
 	if err := checkCaps(set, old.rules(), &s.conf.Caps); err != nil {
 		return err

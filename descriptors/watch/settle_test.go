@@ -40,7 +40,7 @@ func settled(t *testing.T, settle time.Duration) (string, *watched, *safeText) {
 	file := filepath.Join(t.TempDir(), "rules.yaml")
 	write(t, file, twoRules)
 	w, log := &watched{t: t}, &safeText{}
-	w.Watcher = New([]string{file}, Options{
+	w.Watcher = New([]string{filepath.Dir(file)}, Options{
 		Log: slog.New(slog.NewTextHandler(log, nil)), Debounce: 5 * time.Millisecond, Settle: settle,
 		OnChange: func(s *descriptors.Set, _ []descriptors.Problem) { w.note(describeSet(s)) },
 	})
@@ -88,5 +88,45 @@ func TestLimitsThatGoWaitUntilTheFilesAreQuiet(t *testing.T) {
 	write(t, file, twoRules[:strings.Index(twoRules, "- {key: a, value")])
 	if w.want("d=1,d=3 d=1"); time.Since(start) < settle {
 		t.Errorf("a limit was taken away after %v", time.Since(start))
+	}
+}
+
+// Files that change all the time keep no rule that is gone in force for ever: neither the file that it was in, nor one
+// beside it that has no rules.
+func TestLimitsThatGoWaitForBusyFilesOnlySoLong(t *testing.T) {
+	const settle = 200 * time.Millisecond
+	one := twoRules[:strings.Index(twoRules, "- {key: a, value")]
+	for name, busy := range map[string]func(file string){
+		"the same file": func(file string) { write(t, file, one+"# "+time.Now().String()+"\n") },
+		"another file":  func(file string) { write(t, filepath.Join(filepath.Dir(file), "log"), "a line\n") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			file, w, log := settled(t, settle)
+			start := time.Now()
+			write(t, file, one)
+			for w.all() == "" && time.Since(start) < 4*maxSettles*settle {
+				busy(file)
+				time.Sleep(settle / 4)
+			}
+			w.want("d=1")
+			if took := time.Since(start); took < (maxSettles-1)*settle || took > 3*maxSettles*settle {
+				t.Errorf("a limit was taken away after %v: %s", took, log)
+			}
+		})
+	}
+}
+
+// Only a limit that every reading lacks is gone: one that is there in between waits for quiet files each time.
+func TestLimitsThatComeBackAreNotGone(t *testing.T) {
+	const settle = 300 * time.Millisecond
+	file, w, log := settled(t, settle)
+	for end := time.Now().Add((maxSettles + 2) * settle); time.Now().Before(end); {
+		write(t, file, twoRules[:strings.Index(twoRules, "- {key: a, value")])
+		time.Sleep(settle / 3)
+		write(t, file, twoRules)
+		time.Sleep(settle / 3)
+	}
+	if w.want(""); !strings.Contains(log.String(), "the new rules take limits away") {
+		t.Errorf("the log:\n%s", log)
 	}
 }

@@ -252,7 +252,7 @@ func (w *Watcher) reload() {
 	print := fingerprintOf(m.sources, nil)
 	changed := m.set != nil && print != w.inForce
 	if !changed {
-		w.settle.print = fingerprint{}
+		w.settle.end()
 	} else if w.settle.holds(m.set, w.set, print, w.opt.Settle, w.opt.Log) {
 		return
 	}

@@ -21,6 +21,7 @@ type Follower struct {
 
 	seen    int64 // the generation of the snapshot, -1: none
 	failing bool
+	away    time.Time // since when the store does not answer; zero: it does
 	// again is how long to wait until policies are read again that could not be read; 0: they could.
 	again time.Duration
 	// ignored is how many rows were ignored in this reading.
@@ -93,11 +94,15 @@ func (f *Follower) poll(ctx context.Context) (watched bool, err error) {
 	defer cancel()
 	state, err := f.store.State(short)
 	if err != nil {
+		if f.away.IsZero() {
+			f.away = asked
+		}
 		return false, err
 	}
-	if state.Generation != f.seen {
+	other := !f.away.IsZero() && asked.Sub(f.away) >= failover
+	if state.Generation != f.seen || other {
 		f.ignored = 0
-		err = f.read(ctx, &state, asked)
+		err = f.read(ctx, &state, asked, other)
 		if more := f.ignored - maxIgnored; more > 0 {
 			f.log.Error("more rows of the table of policies are ignored", "rows", more)
 		}
@@ -106,7 +111,7 @@ func (f *Follower) poll(ctx context.Context) (watched bool, err error) {
 			return false, err
 		}
 	}
-	f.again = 0
+	f.again, f.away = 0, time.Time{}
 	f.set.Current(asked)
 	return state.Watched(), nil
 }
@@ -118,11 +123,15 @@ const fewChanges = 1 << 13
 // errMany ends the reading of changes: to read everything takes less memory.
 var errMany = errors.New("too many policies have changed to read them one by one")
 
-// read brings the set up to date: by what has changed, or, where that is not known, by everything.
-func (f *Follower) read(ctx context.Context, state *State, asked time.Time) error {
+// failover is how long without an answer another server, or a backup, may have taken the store's place. It may lack
+// what was changed last, and count other changes by the same generations.
+const failover = 3 * time.Second
+
+// read brings the set up to date: by what has changed, or, where that is not known, as in another store, by everything.
+func (f *Follower) read(ctx context.Context, state *State, asked time.Time, other bool) error {
 	ctx, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()
-	if f.seen < 0 || state.Generation < f.seen || f.seen < state.Floor {
+	if other || f.seen < 0 || state.Generation < f.seen || f.seen < state.Floor {
 		return f.readAll(ctx, asked)
 	}
 	var changes []policies.Change

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
 )
 
@@ -74,4 +75,66 @@ func TestRowsThatAreIgnoredFloodNoLog(t *testing.T) {
 		set.Rejected() != 5000 {
 		t.Errorf("%d lines, %d rejected, the end of the log is %s", n, set.Rejected(), log.String()[max(0, log.Len()-300):])
 	}
+}
+
+// A replica is a fake store that takes the place of one with as many changes, of which it has lost the last: real ones
+// need a failover to do so.
+type replica struct {
+	Store
+	down, other atomic.Bool
+	readsAll    atomic.Int64
+}
+
+func (s *replica) State(context.Context) (State, error) {
+	if s.down.Load() {
+		return State{}, errors.New("down")
+	}
+	return State{Generation: 7, Policies: 1}, nil
+}
+
+func (s *replica) Read(_ context.Context, since int64, each func(Row) error) (int64, error) {
+	row := Row{Key: "a", Type: policies.TypeOf(limit.FixedWindow), Capacity: 100, Window: "60", Refill: "0"}
+	if s.other.Load() {
+		row.Capacity = 5
+	}
+	if since >= 0 { // the row has another generation than the last
+		return 7, nil
+	}
+	s.readsAll.Add(1)
+	return 7, each(row)
+}
+
+// After an outage all policies are read again: the generation may count other changes than before.
+func TestPoliciesAreReadAgainAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, set := new(replica), new(policies.Set)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go NewFollower(s, set, slog.New(slog.DiscardHandler)).Run(ctx)
+		pass := func(d time.Duration) {
+			time.Sleep(d + time.Millisecond)
+			synctest.Wait()
+		}
+		want := func(capacity, readings int64) {
+			t.Helper()
+			if f, ok := set.Snapshot().Find([]byte("a")); !ok || f.Capacity != capacity || s.readsAll.Load() != readings {
+				t.Errorf("%+v, %v after %d readings; want %d after %d", f, ok, s.readsAll.Load(), capacity, readings)
+			}
+		}
+		pass(pollIdle)
+		want(100, 1)
+		s.down.Store(true) // so short that it is no failover
+		pass(pollIdle)
+		s.down.Store(false)
+		pass(2 * pollIdle)
+		want(100, 1)
+		s.down.Store(true)
+		pass(10 * pollIdle)
+		s.other.Store(true)
+		s.down.Store(false)
+		pass(2 * pollIdle)
+		want(5, 2)
+		pass(10 * pollIdle)
+		want(5, 2)
+	})
 }

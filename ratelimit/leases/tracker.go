@@ -47,6 +47,8 @@ type Config struct {
 	Metrics Metrics
 	// Ended, if set, is called with the holder of a lease that its caller has ended, perhaps more than once.
 	Ended func(holder string)
+	// Renewed, if set, is called with the key of a renewed lease, the labels of its rule, and how long it lives now.
+	Renewed func(domain, rule string, key *limit.Key, life time.Duration)
 	// Panics are reported to it; nil means to the default logger.
 	Panics *background.Reporter
 	// Reservations is for leases under limit.ReservationPart.
@@ -126,6 +128,9 @@ func (t *Tracker) record(op *limit.Op, out *limit.Outcome, domain, rule string, 
 	case out.Held && op.Cost == 0:
 		event = Renewed
 		t.tally.observe(op.Key, domain, rule, op.Limit.Window(), inFlightAfter(out), now)
+		if t.conf.Renewed != nil {
+			t.conf.Renewed(domain, rule, &op.Key, op.Limit.Window())
+		}
 	case out.Held && op.Ending == limit.EndAttempt:
 		event = Abandoned
 	case out.Held:

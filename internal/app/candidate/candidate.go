@@ -50,6 +50,7 @@ type Candidate struct {
 
 	// Of the goroutine of Run.
 	leases map[string]leases.Lease // of the candidate, by the names of the live ones
+	swept  time.Time               // when those that have expired were last looked for
 	reqs   []*ratelimit.Request
 	resps  []*ratelimit.Response
 }
@@ -243,12 +244,14 @@ func (k *Candidate) end(ctx context.Context, j *job) {
 		delete(k.leases, j.holder)
 		k.finish(ctx, &lease, j.how, j.cost)
 	}
-	if len(k.leases) > maxLeases/2 { // of some the end was dropped
-		now := limit.InstantOf(time.Now())
-		for name, lease := range k.leases {
-			if lease.Until < now {
-				delete(k.leases, name)
-			}
+	if len(k.leases) <= maxLeases/2 || time.Since(k.swept) < time.Second {
+		return
+	}
+	k.swept = time.Now()
+	now := limit.InstantOf(k.swept)
+	for name, lease := range k.leases {
+		if lease.Until < now { // its end was dropped
+			delete(k.leases, name)
 		}
 	}
 }

@@ -364,3 +364,27 @@ func TestReservations(t *testing.T) {
 		t.Errorf("%d refused: %+v", refused, a)
 	}
 }
+
+// Many requests in flight make the end of each no slower: ends that are late are dropped, and would be missing.
+func TestEndsOfManyRequestsInFlight(t *testing.T) {
+	k, err := New(Config{Service: memoryConfig(t), Sample: 1, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close(t.Context())
+	until := limit.InstantOf(time.Now().Add(time.Hour))
+	for i := range maxLeases - 1 {
+		k.leases[fmt.Sprint("lease-", i)] = leases.Lease{Until: until}
+	}
+	k.leases["expired"] = leases.Lease{}
+	start := time.Now()
+	for range 5000 {
+		k.end(t.Context(), &job{ended: true, holder: "another"})
+	}
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("5000 ends took %v", took)
+	}
+	if len(k.leases) != maxLeases-1 {
+		t.Errorf("%d leases, want %d", len(k.leases), maxLeases-1)
+	}
+}

@@ -170,6 +170,10 @@ func openFile(c Config) (*file, error) {
 }
 
 func (f *file) open() (err error) {
+	// Asked before opening, too, since opening a pipe would wait for a reader.
+	if info, err := os.Stat(f.File); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file", f.File)
+	}
 	if f.f, err = os.OpenFile(f.File, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600); err != nil {
 		return err
 	}
