@@ -22,6 +22,7 @@ type Message struct {
 
 // Bounds of what clients send.
 const (
+	maxID      = 1024      // bytes, of a record; the gateway's have 36
 	MaxUserID  = 255       // characters
 	MaxText    = 16 << 10  // bytes
 	MaxLimit   = 1<<31 - 1 // messages per window
@@ -47,10 +48,21 @@ func Decode(value []byte) (Message, error) {
 	if err := json.Unmarshal(value, &m); err != nil {
 		return m, fmt.Errorf("not a message: %w", err)
 	}
-	if err := CheckUserID(m.UserID); err != nil {
+	if err := errors.Join(checkID(m.ID), CheckUserID(m.UserID)); err != nil {
 		return m, err
 	}
 	return m, CheckText(m.Text)
+}
+
+// checkID returns a [*FieldError] if a header cannot carry the id.
+func checkID(id string) error {
+	switch {
+	case len(id) > maxID:
+		return &FieldError{"id", fmt.Sprintf("has %d bytes, at most %d are allowed", len(id), maxID)}
+	case strings.ContainsFunc(id, unicode.IsControl):
+		return &FieldError{"id", "must not have control characters"}
+	}
+	return nil
 }
 
 // CheckUserID returns a [*FieldError] if no user can have the id.

@@ -121,7 +121,8 @@ func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
 func TestRecordsThatAreNoMessages(t *testing.T) {
 	for _, value := range []string{"", "hello", "[]", `"x"`, "{}", `{"userId":"u"}`, `{"message":"x"}`,
 		`{"userId":1,"message":"x"}`, "{\"userId\":\"\xff\",\"message\":\"x\"}",
-		`{"userId":"u","message":"x","acceptedAt":"never"}`} {
+		`{"userId":"u","message":"x","acceptedAt":"never"}`, `{"id":"a\nb","userId":"u","message":"x"}`,
+		`{"id":"` + strings.Repeat("x", maxID+1) + `","userId":"u","message":"x"}`} {
 		if m, err := Decode([]byte(value)); err == nil {
 			t.Errorf("%q is read as %+v", value, m)
 		}

@@ -56,55 +56,70 @@ func (s *Scheduler) followGeneration(ctx context.Context) {
 func (s *Scheduler) asLeader(name string, interval time.Duration,
 	work func(context.Context) (int64, error)) func(context.Context) {
 	holder := s.settings.NewID()
-	return func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, leadFor*interval)
+	return func(process context.Context) {
+		ctx, cancel := context.WithTimeout(process, leadFor*interval)
 		defer cancel()
 		lead, err := s.store.Lead(ctx, name, holder, leadFor*interval)
 		var rows int64
 		if lead && err == nil {
 			rows, err = work(ctx)
 		}
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil {
-			s.settings.Log.Warn("background work on slots failed; retrying", "work", name, "error", err, "after", interval)
-		}
-		s.settings.Observer.Background(name, rows, err)
+		s.report(process, name, interval, rows, err)
 	}
 }
 
-// purge drops windows and slots past their retention, in small batches.
-func (s *Scheduler) purge(ctx context.Context) (int64, error) {
-	var rows int64
+// report says what became of background work, unless the process ends.
+func (s *Scheduler) report(process context.Context, name string, interval time.Duration, rows int64, err error) {
+	if process.Err() != nil {
+		return
+	}
+	if err != nil {
+		s.settings.Log.Warn("background work on slots failed; retrying", "work", name, "error", err, "after", interval)
+	}
+	s.settings.Observer.Background(name, rows, err)
+}
+
+// purge drops windows and slots past their retention, in small batches. With more of them than it can drop until the
+// next purge is due, that one goes on.
+func (s *Scheduler) purge(ctx context.Context) (rows int64, err error) {
+	due := s.settings.Now().Add(retentionEvery)
+	for more := true; more && err == nil && s.settings.Now().Before(due); {
+		var n int64
+		n, more, err = s.purgeSome(ctx)
+		rows += n
+	}
+	return rows, err
+}
+
+// purgeSome is one go of a purge. more: there may be others to drop.
+func (s *Scheduler) purgeSome(ctx context.Context) (rows int64, more bool, err error) {
 	now := s.settings.Now()
 	old := now.Add(-s.settings.KeepWindows)
-	n, err := inBatches(func() (int64, error) {
+	rows, more, err = inBatches(func() (int64, error) {
 		return s.store.PurgeWindows(ctx, old.UnixMilli(), old.UnixMicro(), purgeBatch)
 	})
-	rows += n
-	if n > 0 { // caches must forget purged rows, even if a later batch failed
+	if rows > 0 { // caches must forget purged rows, even if a later batch failed
 		_, flushed := s.store.Flush(ctx)
 		err = errors.Join(err, flushed)
 	}
 	if err != nil || s.settings.KeepSlots == 0 {
-		return rows, err
+		return rows, more, err
 	}
-	n, err = inBatches(func() (int64, error) {
+	n, moreSlots, err := inBatches(func() (int64, error) {
 		return s.store.PurgeSlots(ctx, now.Add(-s.settings.KeepSlots).UnixMicro(), purgeBatch)
 	})
-	return rows + n, err
+	return rows + n, more || moreSlots, err
 }
 
-func inBatches(drop func() (int64, error)) (rows int64, err error) {
+func inBatches(drop func() (int64, error)) (rows int64, more bool, err error) {
 	for range purgeBatches {
 		n, err := drop()
 		rows += n
 		if err != nil || n == 0 {
-			return rows, err
+			return rows, false, err
 		}
 	}
-	return rows, nil
+	return rows, true, nil
 }
 
 // provisionIfWanted keeps the tables as they are documented, for those who read them:
@@ -112,16 +127,19 @@ func inBatches(drop func() (int64, error)) (rows int64, err error) {
 func (s *Scheduler) provisionIfWanted() func(context.Context) {
 	wanted := s.settings.Ahead > 0
 	provision := s.asLeader(WorkProvision, provisionEvery, s.provisionAhead)
-	return func(ctx context.Context) {
+	return func(process context.Context) {
 		if !wanted {
-			ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
+			ctx, cancel := context.WithTimeout(process, s.settings.Timeout)
 			defer cancel()
 			var err error
-			if wanted, err = s.store.Adopted(ctx); err != nil || !wanted {
+			if wanted, err = s.store.Adopted(ctx); err != nil {
+				s.report(process, WorkProvision, provisionEvery, 0, err)
+			}
+			if err != nil || !wanted {
 				return
 			}
 		}
-		provision(ctx)
+		provision(process)
 	}
 }
 

@@ -15,8 +15,8 @@ func (s *Scheduler) submit(waiters []*waiter) {
 		if w == nil {
 			continue
 		}
-		w.waiting = &s.waiting
-		if s.waiting.Add(1) > int64(s.settings.MaxWaiting) {
+		var ok bool
+		if w.share, ok = s.shares.join(w.config.Name); !ok {
 			w.end(Answer{}, ErrOverloaded)
 			continue
 		}
@@ -66,7 +66,7 @@ func (s *Scheduler) enqueue(key queueKey, w *waiter) {
 	defer s.mu.Unlock()
 	q, served := s.queues[key]
 	if !served {
-		q = new(queue)
+		q = &queue{share: w.share}
 		s.queues[key] = q
 		go s.serveQueue(key, q)
 	}
@@ -84,15 +84,24 @@ func (s *Scheduler) serveQueue(key queueKey, q *queue) {
 			s.mu.Unlock()
 			return
 		}
-		n := min(len(q.waiting), maxGroup)
-		waiters := q.waiting[:n:n]
-		q.waiting = q.waiting[n:]
 		s.mu.Unlock()
-		if waiters[0].queued.After(q.heldAt) {
-			q.held = nil
-		}
-		s.serve(key, q, waiters)
+		s.serveSome(key, q)
 	}
+}
+
+// serveSome serves waiters of a queue that has some.
+func (s *Scheduler) serveSome(key queueKey, q *queue) {
+	q.share.begin() // those that come meanwhile are served together with the others
+	defer q.share.end()
+	s.mu.Lock()
+	n := min(len(q.waiting), maxGroup)
+	waiters := q.waiting[:n:n]
+	q.waiting = q.waiting[n:]
+	s.mu.Unlock()
+	if waiters[0].queued.After(q.heldAt) {
+		q.held = nil
+	}
+	s.serve(key, q, waiters)
 }
 
 // serve answers every waiter, or queues it for later windows.

@@ -3,7 +3,6 @@ package slots
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 
 	"github.com/headgate-rls/headgate/internal/kit/background"
 )
@@ -20,7 +19,7 @@ type Scheduler struct {
 	configs  *configCache
 	windows  *windowCache
 
-	waiting   atomic.Int64        // waiters
+	shares    *shares
 	exhausted background.LogLimit // of events without a window in the log
 	holding   chan struct{}       // has room for the one event whose transaction holds a version of a config
 
@@ -39,6 +38,7 @@ func NewScheduler(store Store, settings Settings) (*Scheduler, error) {
 		settings: settings, store: store, engine: TxEngine(store),
 		windows: newWindowCache(),
 		queues:  make(map[queueKey]*queue),
+		shares:  newShares(settings.MaxWaiting, store.Pool().Max),
 		holding: make(chan struct{}, 1), exhausted: background.LogLimit{PerSecond: loggedPerSecond},
 	}
 	if settings.Procedure {

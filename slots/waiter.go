@@ -2,7 +2,6 @@ package slots
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 )
 
@@ -17,17 +16,17 @@ type waiter struct {
 	deadline time.Time
 	queued   time.Time // for the last time
 
-	first   *waiter       // waits for the same event, in the same group; nil: none
-	waiting *atomic.Int64 // counts waiters
-	done    chan struct{} // closed when the answer is here
-	answer  Answer
-	err     error
+	share  *share        // of the config
+	first  *waiter       // waits for the same event, in the same group; nil: none
+	done   chan struct{} // closed when the answer is here
+	answer Answer
+	err    error
 }
 
 // end hands the waiter its answer.
 func (w *waiter) end(a Answer, err error) {
 	w.answer, w.err = a, err
-	w.waiting.Add(-1)
+	w.share.leave()
 	close(w.done)
 }
 
@@ -67,6 +66,7 @@ type queueKey struct {
 // others to join: one that finds no queue is served at once, and those that come meanwhile are
 // served next, together.
 type queue struct {
+	share   *share // of the config
 	waiting []*waiter
 
 	// held are windows whose lock wait timed out, the last one at heldAt. Waiters that were queued before heldAt have

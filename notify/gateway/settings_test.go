@@ -76,6 +76,7 @@ func TestNotifySettings(t *testing.T) {
 			[]string{"environment variable NOTIFY_GATEWAY_POOL_MAX", "many"}},
 		{sender, []string{"--webhok=http://h"}, nil, []string{"unknown flag: --webhok"}},
 		{sender, []string{"--webhook=ftp://h/s3cret"}, nil, []string{"--webhook"}},
+		{sender, []string{"--webhook-token=s3cret\n"}, nil, []string{"--webhook-token"}},
 		{sender, []string{"--webhook-attempts=0"}, nil, []string{"--webhook-attempts"}},
 		{sender, []string{"--webhook-timeout=0s"}, nil, []string{"--webhook-timeout"}},
 		{sender, []string{"--dead-letter-topic=sms-outbound"}, nil, []string{"--dead-letter-topic", "for ever"}},

@@ -40,7 +40,7 @@ const maxBody = 64 << 10
 
 type handlers struct {
 	Config
-	places chan struct{} // one is taken by each request under way
+	places places
 	often  background.LogLimit
 }
 
@@ -52,7 +52,8 @@ func New(c Config) http.Handler {
 	if c.Answer == nil {
 		c.Answer = func(notify.Outcome, time.Duration) {}
 	}
-	h := &handlers{c, make(chan struct{}, c.Most), background.LogLimit{PerSecond: loggedPerSecond}}
+	h := &handlers{Config: c, places: places{most: c.Most, users: map[string]int{}},
+		often: background.LogLimit{PerSecond: loggedPerSecond}}
 	mux := http.NewServeMux()
 	for _, r := range h.routes() {
 		mux.Handle(r.path, only(r.method, r.handler))
@@ -93,16 +94,9 @@ func only(method string, next http.Handler) http.Handler {
 	})
 }
 
-// route returns a handler that bounds requests in number and time, and answers errors.
+// route returns a handler that bounds requests in time, and answers errors.
 func (h *handlers) route(handle func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case h.places <- struct{}{}:
-			defer func() { <-h.places }()
-		default:
-			h.fail(w, r, notify.ErrBusy)
-			return
-		}
 		ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 		defer cancel()
 		r = r.WithContext(ctx)
@@ -151,6 +145,10 @@ func (h *handlers) configure(w http.ResponseWriter, r *http.Request) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
+	if err := h.places.take(user); err != nil {
+		return err
+	}
+	defer h.places.giveBack(user)
 	saved, err := h.Gateway.Configure(r.Context(), c)
 	if err != nil {
 		return err
@@ -210,6 +208,10 @@ func (h *handlers) doSend(w http.ResponseWriter, r *http.Request) (user string, 
 	if err := errors.Join(notify.CheckUserID(user), notify.CheckText(text)); err != nil {
 		return "", a, err
 	}
+	if err := h.places.take(user); err != nil {
+		return "", a, err
+	}
+	defer h.places.giveBack(user)
 	a, err = h.Gateway.Send(r.Context(), user, text)
 	return user, a, err
 }

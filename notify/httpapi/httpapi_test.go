@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +26,7 @@ type scripted struct {
 	hold    chan struct{} // if not nil, Send waits until it is closed
 	entered chan struct{}
 	config  notify.Config
+	mu      sync.Mutex
 	sent    [2]string
 }
 
@@ -33,7 +36,9 @@ func (s *scripted) Configure(_ context.Context, c notify.Config) (notify.Saved, 
 }
 
 func (s *scripted) Send(_ context.Context, user, text string) (notify.Accepted, error) {
+	s.mu.Lock()
 	s.sent = [2]string{user, text}
+	s.mu.Unlock()
 	if s.hold != nil {
 		s.entered <- struct{}{}
 		<-s.hold
@@ -56,7 +61,7 @@ func start(t *testing.T, change func(*Config)) *fixture {
 	f := &fixture{scripted: new(scripted)}
 	c := Config{
 		Gateway: f.scripted, Log: slog.New(slog.NewTextHandler(&f.log, nil)), Timeout: 10 * time.Second, Most: 100,
-		Answer: func(o notify.Outcome, _ time.Duration) { f.outcomes = append(f.outcomes, o) },
+		Answer: f.answered,
 	}
 	if change != nil {
 		change(&c)
@@ -65,6 +70,12 @@ func start(t *testing.T, change func(*Config)) *fixture {
 	t.Cleanup(server.Close)
 	f.url = server.URL
 	return f
+}
+
+func (f *fixture) answered(o notify.Outcome, _ time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.outcomes = append(f.outcomes, o)
 }
 
 func (f *fixture) do(t *testing.T, method, path string, body io.Reader, header ...string) webtest.Answer {
@@ -269,9 +280,70 @@ func TestTooManyRequestsAtTheSameTime(t *testing.T) {
 	if a.Header.Get("Retry-After") != "1" {
 		t.Errorf("Retry-After is %q", a.Header.Get("Retry-After"))
 	}
+	f.mu.Lock()
+	if !slices.Equal(f.outcomes, []notify.Outcome{notify.Unavailable}) {
+		t.Errorf("outcomes are %v: the refusal does not count", f.outcomes)
+	}
+	f.mu.Unlock()
 	close(f.hold)
 	if a := <-done; a.Code != 200 {
 		t.Errorf("the first request: %+v", a)
+	}
+}
+
+func TestBodiesThatDoNotArriveTakeNoPlace(t *testing.T) {
+	f := start(t, func(c *Config) { c.Most = 1 })
+	body, half := io.Pipe()
+	slow := make(chan webtest.Answer, 1)
+	go func() { slow <- f.do(t, "POST", sendPath, body) }()
+	if _, err := io.WriteString(half, goodSend[:1]); err != nil { // the request is on its way
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if a := f.do(t, "POST", sendPath, strings.NewReader(goodSend)); a.Code != 200 {
+		t.Errorf("a send beside a body that does not arrive: %+v", a)
+	}
+	if _, err := io.WriteString(half, goodSend[1:]); err != nil {
+		t.Fatal(err)
+	}
+	half.Close()
+	if a := <-slow; a.Code != 200 {
+		t.Errorf("a send whose body arrives at last: %+v", a)
+	}
+}
+
+// The sends of one user wait for each other, and the places of all requests are few.
+func TestAUserLeavesPlacesToOthers(t *testing.T) {
+	f := start(t, func(c *Config) { c.Most = 8 })
+	f.hold, f.entered = make(chan struct{}), make(chan struct{}, 8)
+	send := func(user string) webtest.Answer {
+		return f.do(t, "POST", sendPath, strings.NewReader(fmt.Sprintf(`{"userId": %q, "message": "x"}`, user)))
+	}
+	done := make(chan webtest.Answer, 8)
+	begin := func(user string) {
+		go func() { done <- send(user) }()
+		<-f.entered
+	}
+	begin("hot")
+	begin("hot")
+	third := make(chan webtest.Answer, 1)
+	go func() { third <- send("hot") }()
+	select {
+	case a := <-third:
+		expectError(t, a, 503, "too many requests at the same time for this user")
+	case <-f.entered:
+		close(f.hold)
+		t.Fatal("one user has more than a quarter of the places")
+	}
+	begin("other")
+	close(f.hold)
+	for range 3 {
+		if a := <-done; a.Code != 200 {
+			t.Errorf("a send: %+v", a)
+		}
+	}
+	if a := send("hot"); a.Code != 200 {
+		t.Errorf("a send of the user after all others: %+v", a)
 	}
 }
 

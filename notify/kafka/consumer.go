@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -282,14 +283,33 @@ func (c *Consumer) send(ctx context.Context, r *kgo.Record) bool {
 // shownBytes bounds how much of a malformed message is logged.
 const shownBytes = 200
 
+// letterBytes is what a dead letter has of a key and of a value that are too large for it.
+const letterBytes = 64 << 10
+
+// bury writes a record to the dead letters. Of one that is too large for them, as those are that other
+// producers fill up to the bound of the topic, it writes less: its partition would wait for ever.
+func (c *Consumer) bury(ctx context.Context, r *kgo.Record, cause error) error {
+	about := []kgo.RecordHeader{{Key: "reason", Value: []byte(cause.Error())},
+		{Key: "from", Value: fmt.Appendf(nil, "%s/%d/%d", r.Topic, r.Partition, r.Offset)}}
+	write := func(key, value []byte, headers []kgo.RecordHeader) error {
+		return c.client.ProduceSync(ctx, &kgo.Record{Topic: c.DeadLetter, Key: key, Value: value,
+			Headers: slices.Concat(headers, about)}).FirstErr()
+	}
+	err := write(r.Key, r.Value, r.Headers)
+	for _, most := range []int{letterBytes, 0} {
+		if !errors.Is(err, kerr.MessageTooLarge) {
+			break
+		}
+		err = write(r.Key[:min(len(r.Key), most)], r.Value[:min(len(r.Value), most)],
+			[]kgo.RecordHeader{{Key: "cut", Value: strconv.AppendInt(nil, int64(len(r.Value)), 10)}})
+	}
+	return err
+}
+
 // skip logs a record that is not sent, and hands it on to the dead letters.
 func (c *Consumer) skip(ctx context.Context, r *kgo.Record, why string, cause error) bool {
 	if c.DeadLetter != "" {
-		letter := &kgo.Record{Topic: c.DeadLetter, Key: r.Key, Value: r.Value,
-			Headers: append(r.Headers[:len(r.Headers):len(r.Headers)],
-				kgo.RecordHeader{Key: "reason", Value: []byte(cause.Error())},
-				kgo.RecordHeader{Key: "from", Value: fmt.Appendf(nil, "%s/%d/%d", r.Topic, r.Partition, r.Offset)})}
-		if err := c.client.ProduceSync(ctx, letter).FirstErr(); err != nil {
+		if err := c.bury(ctx, r, cause); err != nil {
 			c.Log.Error("a message waits: it cannot be written to the dead letters", "topic", r.Topic, "partition", r.Partition,
 				"offset", r.Offset, "error", err)
 			return false

@@ -125,7 +125,8 @@ func published(t *testing.T, p *Publisher, texts ...string) {
 // raw writes a record that is no message, and returns where it is.
 func raw(t *testing.T, topic Topic, value string) *kgo.Record {
 	t.Helper()
-	c, err := kgo.NewClient(kgo.SeedBrokers(topic.Brokers...), kgo.DefaultProduceTopic(topic.Name))
+	c, err := kgo.NewClient(kgo.SeedBrokers(topic.Brokers...), kgo.DefaultProduceTopic(topic.Name),
+		kgo.ProducerBatchMaxBytes(1<<20))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,6 +160,34 @@ func TestMalformedRecordsAreSkipped(t *testing.T) {
 	}
 }
 
+// lettersOf returns so many dead letters.
+func lettersOf(t *testing.T, topic Topic, dead string, n int) (letters []*kgo.Record) {
+	t.Helper()
+	c, err := kgo.NewClient(kgo.SeedBrokers(topic.Brokers...), kgo.ConsumeTopics(dead),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	for len(letters) < n && ctx.Err() == nil {
+		letters = append(letters, c.PollFetches(ctx).Records()...)
+	}
+	if len(letters) != n {
+		t.Fatalf("%d dead letters", len(letters))
+	}
+	return letters
+}
+
+func headersOf(r *kgo.Record) map[string]string {
+	m := map[string]string{}
+	for _, h := range r.Headers {
+		m[h.Key] = string(h.Value)
+	}
+	return m
+}
+
 // TestDeadLetters: what is skipped is in their topic, with the reason and its place.
 func TestDeadLetters(t *testing.T) {
 	topic := newTopic(testenv.SharedKafka(t))
@@ -173,37 +202,39 @@ func TestDeadLetters(t *testing.T) {
 		return nil
 	})
 	testenv.Eventually(t, soon, "the good one is handled", func() string { return r.lacks("good") })
-	c, err := kgo.NewClient(kgo.SeedBrokers(topic.Brokers...), kgo.ConsumeTopics(dead),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
-	defer cancel()
-	var letters []*kgo.Record
-	for len(letters) < 2 && ctx.Err() == nil {
-		letters = append(letters, c.PollFetches(ctx).Records()...)
-	}
-	if len(letters) != 2 {
-		t.Fatalf("%d dead letters", len(letters))
-	}
-	headers := func(r *kgo.Record) map[string]string {
-		m := map[string]string{}
-		for _, h := range r.Headers {
-			m[h.Key] = string(h.Value)
-		}
-		return m
-	}
-	h := headers(letters[0])
+	letters := lettersOf(t, topic, dead, 2)
+	h := headersOf(letters[0])
 	if string(letters[0].Value) != "hello" || string(letters[0].Key) != "u" || h["origin"] != "test" ||
 		!strings.Contains(h["reason"], "not a message") ||
 		h["from"] != fmt.Sprintf("%s/%d/%d", topic.Name, bad.Partition, bad.Offset) {
 		t.Errorf("%s %v", letters[0].Value, h)
 	}
 	if m, err := notify.Decode(letters[1].Value); err != nil || m.Text != "refused" ||
-		!strings.Contains(headers(letters[1])["reason"], "410 Gone") {
-		t.Errorf("%s %v", letters[1].Value, headers(letters[1]))
+		!strings.Contains(headersOf(letters[1])["reason"], "410 Gone") {
+		t.Errorf("%s %v", letters[1].Value, headersOf(letters[1]))
+	}
+}
+
+// TestARecordThatIsTooLargeForTheDeadLettersStopsNothing: producers of others fill a record up to the broker's
+// bound, and a dead letter has headers beside it. Or the bound of the topic is higher.
+func TestARecordThatIsTooLargeForTheDeadLettersStopsNothing(t *testing.T) {
+	topic := newTopic(testenv.SharedKafka(t))
+	p := newPublisher(t, topic, 10*time.Second)
+	large := strings.Repeat("x", 1<<20-200)
+	bad := raw(t, topic, large)
+	published(t, p, "good")
+	dead := topic.Name + "-dead"
+	r := consume(t, topic, dead, func(notify.Message) error { return nil })
+	testenv.Eventually(t, soon, "the good one is handled", func() string { return r.lacks("good") })
+	letters := lettersOf(t, topic, dead, 1)
+	h := headersOf(letters[0])
+	if v := string(letters[0].Value); v != large[:letterBytes] || string(letters[0].Key) != "u" ||
+		h["cut"] != fmt.Sprint(len(large)) || !strings.Contains(h["reason"], "not a message") ||
+		h["from"] != fmt.Sprintf("%s/%d/%d", topic.Name, bad.Partition, bad.Offset) {
+		t.Errorf("%d bytes, %v", len(v), h)
+	}
+	if n := r.skipped.Load(); n != 1 {
+		t.Errorf("%d skipped", n)
 	}
 }
 

@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
@@ -49,27 +50,29 @@ type Count struct {
 	Version int64
 }
 
-// syncText locks rows in the order of their ids, so that gateways do not wait for each other
-// in a circle. It raises counts of the same window and configuration, and returns the others
-// whose configuration has changed.
+// syncText locks rows that nobody else holds: who waits for one would hold all the others. It raises
+// counts of the same window and configuration, and returns those whose configuration has changed, and
+// those whose row is held.
 const syncText = `WITH given AS (
 	SELECT * FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::bigint[]) AS g(user_id, count, start, version)
 ), held AS (
 	SELECT r.user_id, r.row_version, r.last_refresh_time FROM rate_limit_store r
-	WHERE r.user_id = ANY($1::text[]) ORDER BY r.user_id FOR UPDATE
+	WHERE r.user_id = ANY($1::text[]) ORDER BY r.user_id FOR UPDATE SKIP LOCKED
 ), raised AS (
 	UPDATE rate_limit_store r SET current_count = GREATEST(r.current_count, g.count)
 	FROM given g JOIN held h ON h.user_id = g.user_id
 	WHERE r.user_id = g.user_id AND h.row_version = g.version AND h.last_refresh_time = g.start
 	  AND r.current_count < g.count
 )
-SELECT g.user_id, g.version FROM given g LEFT JOIN held h ON h.user_id = g.user_id
+SELECT g.user_id, g.version, h.user_id IS NULL AND EXISTS (SELECT FROM rate_limit_store r WHERE r.user_id = g.user_id)
+FROM given g LEFT JOIN held h ON h.user_id = g.user_id
 WHERE h.user_id IS NULL OR h.row_version > g.version`
 
 // Sync raises current_count to what Redis has counted, where the window is still the same.
 // It never lowers a count. It calls stale for users whose configuration has changed since
-// the version, or is gone.
-func (s *Store) Sync(ctx context.Context, counts []Count, stale func(user string, version int64)) error {
+// the version, or is gone, and held for counts that are not written, as others hold their rows.
+func (s *Store) Sync(ctx context.Context, counts []Count, stale func(user string, version int64),
+	held func(Count)) error {
 	var users []string
 	var numbers, versions []int64
 	var starts []time.Time
@@ -81,10 +84,15 @@ func (s *Store) Sync(ctx context.Context, counts []Count, stale func(user string
 	return unavailable(s.db.Rows(ctx, s.db.Write, "follow the counts of Redis", q, func(rows *sql.Rows) error {
 		var user string
 		var version int64
-		if err := rows.Scan(&user, &version); err != nil {
+		var isHeld bool
+		if err := rows.Scan(&user, &version, &isHeld); err != nil {
 			return err
 		}
-		stale(user, version)
+		if !isHeld {
+			stale(user, version)
+		} else if i := slices.Index(users, user); i >= 0 {
+			held(counts[i])
+		}
 		return nil
 	}))
 }

@@ -540,7 +540,8 @@ func TestSyncRaisesCountsOfTheSameWindowOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	stale := map[string]bool{}
-	if err := f.Sync(t.Context(), counts, func(user string, _ int64) { stale[user] = true }); err != nil {
+	if err := f.Sync(t.Context(), counts, func(user string, _ int64) { stale[user] = true },
+		func(c Count) { t.Errorf("%+v is held", c) }); err != nil {
 		t.Fatal(err)
 	}
 	for user, want := range map[string]int64{"up": 3, "down": 5, "window": 0, "changed": 0} {
@@ -550,6 +551,49 @@ func TestSyncRaisesCountsOfTheSameWindowOnly(t *testing.T) {
 	}
 	if len(stale) != 2 || !stale["changed"] || !stale["gone"] {
 		t.Errorf("stale: %v", stale)
+	}
+}
+
+// TestSyncPassesOverRowsThatOthersHold: while one row is held, as by a gateway that waits for Kafka, users of
+// other rows get units, and their counts are written.
+func TestSyncPassesOverRowsThatOthersHold(t *testing.T) {
+	f := start(t, false)
+	var counts []Count
+	for _, user := range []string{"a", "held", "z"} {
+		f.configure(user, 10, 1)
+		b, err := f.Reserve(t.Context(), user, func(int64) int64 { return 2 })
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts = append(counts, Count{user, 2, b.StartUs, b.Version})
+	}
+	holder, err := f.lock(t.Context(), "held")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.tx.Rollback()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	synced := make(chan error, 1)
+	go func() {
+		synced <- f.Sync(ctx, counts, func(user string, _ int64) { t.Errorf("%s counts as changed", user) },
+			func(c Count) {
+				if c != counts[1] {
+					t.Errorf("%+v is not written", c)
+				}
+			})
+	}()
+	time.Sleep(100 * time.Millisecond)
+	soon, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if b, err := f.Reserve(soon, "a", func(int64) int64 { return 2 }); err != nil || b.From != 2 {
+		t.Errorf("a user beside the one whose row is held gets %+v: %v", b, err)
+	}
+	if err := <-synced; err != nil {
+		t.Error(err)
+	}
+	if n, _, _ := f.count("z"); n != 2 {
+		t.Errorf("a user beside the one whose row is held has count %d, want 2", n)
 	}
 }
 
@@ -645,7 +689,7 @@ func TestBehindAPooler(t *testing.T) {
 		t.Errorf("%+v, %v", b, err)
 	}
 	if err := p.Sync(t.Context(), []Count{{"u", 2, b.StartUs, b.Version}},
-		func(string, int64) { t.Error("stale") }); err != nil {
+		func(string, int64) { t.Error("stale") }, func(Count) { t.Error("held") }); err != nil {
 		t.Error(err)
 	}
 	if n, _, _ := f.count("u"); n != 2 {

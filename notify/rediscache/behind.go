@@ -9,6 +9,8 @@ const (
 	syncSlice    = 1000 // users in one statement
 	syncWithin   = 5 * time.Second
 	removalDelay = time.Second // between attempts to remove hashes
+
+	lastTries, lastPause = 5, 50 * time.Millisecond // at the end, for counts that are not written
 )
 
 // Run does what is to be done behind the answers, until ctx ends, and then once more. Nobody
@@ -21,7 +23,14 @@ func (c *Cache) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			c.grows.Wait() // within moveWithin: nobody sends any more
-			c.behind(true)
+			answered := c.behind(true)
+			for range lastTries { // other gateways may have held rows for a moment
+				if counts, _ := c.pending.size(); counts == 0 || !answered {
+					return
+				}
+				time.Sleep(lastPause)
+				answered = c.behind(false)
+			}
 			return
 		case <-tick.C:
 			again := time.Since(tried) >= removalDelay
@@ -33,8 +42,10 @@ func (c *Cache) Run(ctx context.Context) {
 	}
 }
 
-// behind writes the counts to the database, and removes hashes. What fails is done again.
-func (c *Cache) behind(remove bool) {
+// behind writes the counts to the database, and removes hashes. What fails is done again. It reports whether
+// the database has answered.
+func (c *Cache) behind(remove bool) (answered bool) {
+	answered = true
 	ctx, cancel := context.WithTimeout(context.Background(), syncWithin)
 	defer cancel()
 	counts, removals := c.pending.take()
@@ -44,8 +55,9 @@ func (c *Cache) behind(remove bool) {
 			if err := c.dropOld(ctx, user, version); err != nil {
 				c.pending.addRemoval(user)
 			}
-		})
+		}, c.pending.add)
 		if err != nil {
+			answered = false
 			for _, count := range counts {
 				c.pending.add(count)
 			}
@@ -64,4 +76,5 @@ func (c *Cache) behind(remove bool) {
 		failed = true // the others would fail as well
 		c.pending.addRemoval(user)
 	}
+	return answered
 }

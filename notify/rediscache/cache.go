@@ -168,16 +168,25 @@ func (c *Cache) moveBlock(ctx context.Context, user string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.putBlock(ctx, user, b); err != nil && !errors.Is(err, errNoTime) {
+	put, err := c.putBlock(ctx, user, b)
+	over := errors.Is(err, errNoTime)
+	if err != nil && !over {
 		return &awayError{err}
 	}
 	// A change of the configuration that was saved between the two has removed a hash that
 	// was not there yet.
 	version, err := c.store.Version(ctx, user)
-	if err != nil || version == b.Version {
+	switch {
+	case err != nil:
 		return err
+	case version != b.Version:
+		err = c.dropOld(ctx, user, b.Version)
+	case !put && !over:
+		// The hash is newer than the row: the database has failed over to one whose clock is behind, or
+		// that lacks the last change. The hash would keep out every block that the row gives out.
+		err = c.remove(ctx, user)
 	}
-	if err := c.dropOld(ctx, user, b.Version); err != nil {
+	if err != nil {
 		return &awayError{err}
 	}
 	return nil

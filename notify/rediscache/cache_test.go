@@ -281,3 +281,40 @@ func TestWithoutRedisAndDatabaseNothingIsAccepted(t *testing.T) {
 		t.Errorf("a send is answered with %v", err)
 	}
 }
+
+// TestAHashThatIsNewerThanTheRowCostsFewUnits: after a failover, the clock of the new primary may be before
+// the beginning of the window, or the primary may lack the last change of the user.
+func TestAHashThatIsNewerThanTheRowCostsFewUnits(t *testing.T) {
+	for field, ahead := range map[string]int64{"windowStart": 30_000_000, "version": 1} {
+		t.Run(field, func(t *testing.T) {
+			server := testenv.StartRedis(t)
+			c, _, sql := newCacheWith(t, server, new(broker), slog.DiscardHandler)
+			c.mustConfigure(t, 160) // blocks of 10
+			c.mustSend(t)
+			c.grows.Wait()
+			if field == "windowStart" {
+				// A window that begins in 30 s is one that began before the clock has stepped back by 30 s.
+				sql("UPDATE rate_limit_store SET last_refresh_time = last_refresh_time + interval '30 seconds'")
+			}
+			if err := c.client.HIncrBy(t.Context(), keyPrefix+"u", field, ahead).Err(); err != nil {
+				t.Fatal(err)
+			}
+			total := int64(1)
+			for {
+				_, err := c.Send(t.Context(), notify.Message{ID: "id", UserID: "u", Text: "x"})
+				c.grows.Wait()
+				if errors.As(err, new(*notify.LimitedError)) {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				total++
+			}
+			if total < 130 || total > 160 || !c.up() {
+				t.Errorf("%d messages were accepted of 160, want all but three blocks at most; Redis counts as up: %v",
+					total, c.up())
+			}
+		})
+	}
+}

@@ -241,3 +241,24 @@ func TestAnEndlessAnswer(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestEveryMessageThatIsReadCanBePosted: what is in the topic may be anybody's, and a message that cannot be
+// posted would have its partition wait for ever.
+func TestEveryMessageThatIsReadCanBePosted(t *testing.T) {
+	h := startHook(t, 204)
+	r, _ := retrier(h.URL, "", false)
+	for _, id := range []string{"", "m-1", "ünï", "a\nb", "\x00", "\x7f", strings.Repeat("x", 2<<20)} {
+		m := one
+		m.ID = id
+		read, err := notify.Decode(m.Encode())
+		if err != nil {
+			continue // and skipped
+		}
+		if err := r.Handle(t.Context(), read); err != nil {
+			t.Errorf("%.10q: %v", id, err)
+		}
+	}
+	if n := h.attempts(); n != 3 {
+		t.Errorf("%d messages were posted, want 3", n)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/kit/settings"
@@ -52,7 +53,8 @@ func (c *SenderSettings) Program() settings.Program {
 
 		settings.Row("webhook", &c.Webhook, "",
 			"`URL` that every message is posted to; empty: messages are only logged", settings.Check(httpURL)),
-		settings.Row("webhook-token", &c.WebhookToken, "", "`secret` to send with it as Authorization: Bearer"),
+		settings.Row("webhook-token", &c.WebhookToken, "", "`secret` to send with it as Authorization: Bearer",
+			settings.Check(inHeader)),
 		settings.Row("webhook-timeout", &c.WebhookTimeout, 5*time.Second,
 			"longest wait for an answer of the webhook", settings.Positive),
 		settings.Row("webhook-attempts", &c.WebhookAttempts, 5,
@@ -63,6 +65,14 @@ func (c *SenderSettings) Program() settings.Program {
 
 		settings.Row("start-wait", &c.StartWait, time.Minute, "longest wait at start for Kafka"),
 	}, c.Log.Rows())}
+}
+
+// inHeader refuses what a header cannot carry, such as the line end of a file: no message could be sent.
+func inHeader(v string) error {
+	if strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return errors.New("must be visible ASCII without spaces or line ends")
+	}
+	return nil
 }
 
 // httpURL refuses what is neither empty nor an http or https URL. The error does not

@@ -88,3 +88,43 @@ func TestOraclePackagePassesOverNoWindowThatIsPurged(t *testing.T) {
 		t.Errorf("%+v; want the first window, %d", a, s.FirstMs)
 	}
 }
+
+// While somebody holds a slot that is to be purged, configs can be changed, and on PostgreSQL the others are purged.
+func TestAPurgeDoesNotWaitForASlotThatIsHeld(t *testing.T) {
+	eachServer(t, func(t *testing.T, url string) {
+		db := migrated(t, url)
+		s, err := slots.NewScheduler(db, slots.Settings{})
+		check(t, err)
+		config := slots.NewConfig{Name: "c", Max: 5, SizeMs: 1000}
+		_, err = s.PutConfig(soon(t), config)
+		check(t, err)
+		for _, id := range []string{"held", "other"} {
+			_, err := s.Assign(soon(t), slots.Request{EventID: id, ConfigName: "c", At: time.Now()})
+			check(t, err)
+		}
+		holder, err := mustOpen(t, url).sql.Write.BeginTx(soon(t), nil)
+		check(t, err)
+		defer func() { _ = holder.Rollback() }()
+		_, err = holder.ExecContext(soon(t), "SELECT * FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID = 'held' FOR UPDATE")
+		check(t, err)
+		type purged struct {
+			n   int64
+			err error
+		}
+		done := make(chan purged, 1)
+		go func() {
+			n, err := db.PurgeSlots(soon(t), time.Now().Add(time.Hour).UnixMicro(), 1000)
+			done <- purged{n, err}
+		}()
+		time.Sleep(100 * time.Millisecond)
+		if _, err := s.PutConfig(soon(t), config); err != nil {
+			t.Errorf("a change of a config beside a purge: %v", err)
+		}
+		switch p := <-done; {
+		case db.dialect.Name == "postgres" && (p.n != 1 || p.err != nil):
+			t.Errorf("%d slots were purged beside one that is held: %v", p.n, p.err)
+		case db.dialect.Name != "postgres" && slots.KindOf(p.err) != slots.Held:
+			t.Errorf("a purge that meets a slot that is held: %v", p.err)
+		}
+	})
+}

@@ -62,12 +62,17 @@ func (db *DB) PurgeWindows(ctx context.Context, endedMs, madeUs int64, limit int
 }
 
 // PurgeSlots implements slots.Store. Windows whose slots are gone have room, whatever is
-// noted of them.
+// noted of them. It waits for no lock for long, since changes of configs wait for it.
 func (db *DB) PurgeSlots(ctx context.Context, beforeUs int64, limit int) (n int64, err error) {
 	const op = "purge slots"
 	s := &db.dialect.statements
 	before := db.dialect.Instant(beforeUs)
 	err = db.shrink(ctx, op, func(tx *sql.Tx) (bool, error) {
+		if db.dialect.boundedWait != "" {
+			if _, err := db.change(ctx, tx, op, query{Text: db.dialect.boundedWait}); err != nil {
+				return false, err
+			}
+		}
 		runs, err := db.change(ctx, tx, op, s.dropOldRuns.with(before))
 		if err != nil {
 			return false, err

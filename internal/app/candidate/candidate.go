@@ -20,9 +20,10 @@ import (
 
 // Bounds of what waits and of what is kept.
 const (
-	maxQueued = 8192
-	maxBatch  = 64
-	maxLeases = 1 << 16
+	maxQueued      = 8192
+	maxQueuedBytes = 8 << 20 // of jobs that wait or are being decided
+	maxBatch       = 64
+	maxLeases      = 1 << 16
 )
 
 // A Config is what a Candidate needs.
@@ -41,7 +42,8 @@ type Candidate struct {
 	conf    Config
 	service *ratelimit.Service
 	queue   chan *job
-	jobs    sync.Pool // *job
+	queued  atomic.Int64 // bytes of jobs that wait or are being decided
+	jobs    sync.Pool    // *job
 
 	rules atomic.Pointer[rules] // nil: there are none, and nothing is decided
 	state atomic.Pointer[state]
@@ -59,7 +61,7 @@ var _ ratelimit.Tap = (*Candidate)(nil)
 
 // rules are what a candidate decides by, and what has come of it.
 type rules struct {
-	domains map[string]bool
+	domains map[string]string // each by itself: texts of requests must not stay in memory
 	*tally
 }
 
@@ -92,9 +94,9 @@ func (k *Candidate) SetRules(set *descriptors.Set) error {
 		k.Failed(err)
 		return err
 	}
-	r := &rules{domains: map[string]bool{}, tally: newTally()}
+	r := &rules{domains: map[string]string{}, tally: newTally()}
 	for _, d := range set.Domains() {
-		r.domains[d] = true
+		r.domains[d] = d
 	}
 	if len(r.domains) == 0 {
 		r = nil
@@ -117,15 +119,26 @@ func (k *Candidate) Active() bool { return k.rules.Load() != nil }
 // See implements [ratelimit.Tap].
 func (k *Candidate) See(a *ratelimit.Asked) {
 	r := k.rules.Load()
-	if r == nil || a.Degraded || !r.domains[a.Request.Domain] {
+	if r == nil || a.Degraded {
+		return
+	}
+	domain, known := r.domains[a.Request.Domain]
+	if !known {
 		return
 	}
 	first := a.First()
 	if first < 0 || !capture.Sampled(k.conf.Sample, a.Request.Domain, a.Request.Descriptors[first].Entries) {
 		return
 	}
+	text, size := sizeOf(a.Request)
+	if k.queued.Add(size) > maxQueuedBytes {
+		k.queued.Add(-size)
+		k.dropped.Inc()
+		return
+	}
 	j := k.jobs.Get().(*job)
-	j.copy(a)
+	j.copy(a, domain, text)
+	j.size = size
 	k.push(j)
 }
 
@@ -144,8 +157,15 @@ func (k *Candidate) push(j *job) {
 	case k.queue <- j:
 	default:
 		k.dropped.Inc()
-		k.jobs.Put(j)
+		k.free(j)
 	}
+}
+
+// free has a job be used again.
+func (k *Candidate) free(j *job) {
+	k.queued.Add(-j.size)
+	j.forget()
+	k.jobs.Put(j)
 }
 
 // Run decides what is queued until ctx ends.
@@ -168,7 +188,7 @@ func (k *Candidate) Run(ctx context.Context) {
 		}
 		_ = k.conf.Panics.Do("candidate", func() { k.decide(ctx, batch) })
 		for _, j := range batch {
-			k.jobs.Put(j)
+			k.free(j)
 		}
 	}
 }

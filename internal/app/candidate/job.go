@@ -1,6 +1,8 @@
 package candidate
 
 import (
+	"strings"
+
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
@@ -16,28 +18,53 @@ type job struct {
 	how     ratelimit.ReservationEnd
 	cost    int64
 	may     ratelimit.Estimate
-	text    []byte
+	size    int64 // bytes, as sizeOf says
 }
 
-// copy copies what is asked, since the request's memory is used again.
-func (j *job) copy(a *ratelimit.Asked) {
-	from, to := a.Request, &j.req
-	j.text = append(append(j.text[:0], from.Domain...), a.Holder...)
-	for i := range from.Descriptors {
-		for _, e := range from.Descriptors[i].Entries {
-			j.text = append(append(j.text, e.Key...), e.Value...)
+// A descriptor and an entry take about so many bytes beside their texts.
+const descriptorSize, entrySize = 96, 32
+
+// sizeOf returns how many bytes the text of a request has, and how many a copy of it takes.
+func sizeOf(r *ratelimit.Request) (text int, all int64) {
+	for i := range r.Descriptors {
+		entries := r.Descriptors[i].Entries
+		all += descriptorSize + entrySize*int64(len(entries))
+		for j := range entries {
+			text += len(entries[j].Key) + len(entries[j].Value)
 		}
 	}
-	rest := string(j.text)
+	return text, all + int64(text)
+}
+
+// forget lets go of all texts.
+func (j *job) forget() {
+	all := j.req.Descriptors
+	clear(all)
+	*j = job{req: ratelimit.Request{Descriptors: all[:0]}, resp: j.resp}
+}
+
+// copy copies what is asked, since the request's memory is used again. The holder, which outlives the
+// request, is not a part of its text.
+func (j *job) copy(a *ratelimit.Asked, domain string, size int) {
+	from, to := a.Request, &j.req
+	var text strings.Builder
+	text.Grow(size)
+	for i := range from.Descriptors {
+		for _, e := range from.Descriptors[i].Entries {
+			text.WriteString(e.Key)
+			text.WriteString(e.Value)
+		}
+	}
+	rest := text.String()
 	next := func(like string) (s string) {
 		s, rest = rest[:len(like)], rest[len(like):]
 		return s
 	}
-	*to = ratelimit.Request{Domain: next(from.Domain), Hits: from.Hits, InProcess: true, Descriptors: to.Descriptors[:0]}
+	*to = ratelimit.Request{Domain: domain, Hits: from.Hits, InProcess: true, Descriptors: to.Descriptors[:0]}
 	j.refused, j.rule, j.ended = a.Refused, a.Rule, false
 	j.may = ratelimit.Estimate{Units: uint64(a.Estimate), AsSent: true}
 	to.Estimate = &j.may
-	j.holder = next(a.Holder)
+	j.holder = strings.Clone(a.Holder)
 	to.ID = j.holder
 	for i := range from.Descriptors {
 		d := from.Descriptors[i]

@@ -11,8 +11,9 @@ import (
 
 // Bounds of a stream, in bytes and lines.
 const (
-	maxQueued  = 4 << 20 // lines that wait to be written
-	maxPending = 16 << 10
+	maxQueued       = 4 << 20  // lines that wait to be written
+	maxPending      = 16 << 10 // lines that wait for the ends of their requests
+	maxPendingBytes = 8 << 20  // of the same lines
 )
 
 // pendingFor is how long a line waits for the end of its request, at most.
@@ -28,6 +29,8 @@ type stream struct {
 	pending map[string]pending // by the names of leases: lines that wait for the ends of their requests
 	lines   int64
 	dropped int64
+
+	pendingBytes int // of all of them, as pending.size says
 }
 
 // A pending line is of a request in flight.
@@ -35,6 +38,8 @@ type pending struct {
 	at   limit.Instant
 	tail string
 }
+
+func (p pending) size(holder string) int { return len(holder) + len(p.tail) }
 
 func newStream(c Config) *stream {
 	return &stream{Config: c, ready: make(chan struct{}, 1), pending: map[string]pending{}}
@@ -91,11 +96,18 @@ func (s *stream) wait(holder string, p pending) {
 	if _, there := s.pending[holder]; there {
 		return
 	}
-	if len(s.pending) >= maxPending {
+	if len(s.pending) >= maxPending || s.pendingBytes+p.size(holder) > maxPendingBytes {
 		s.add(append(begin(nil, p.at), p.tail...))
 		return
 	}
+	s.pendingBytes += p.size(holder)
 	s.pending[strings.Clone(holder)] = p
+}
+
+// drop has a line wait no longer.
+func (s *stream) drop(holder string, p pending) {
+	s.pendingBytes -= p.size(holder)
+	delete(s.pending, holder)
 }
 
 // ended queues the line of a request that has ended.
@@ -103,7 +115,7 @@ func (s *stream) ended(holder string, at limit.Instant, how ratelimit.Reservatio
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p, there := s.pending[holder]; there {
-		delete(s.pending, holder)
+		s.drop(holder, p)
 		s.add(append(spent(until(begin(nil, p.at), max(at, p.at)), how, cost), p.tail...))
 	}
 }
@@ -114,7 +126,7 @@ func (s *stream) giveUp(before limit.Instant) {
 	defer s.mu.Unlock()
 	for holder, p := range s.pending {
 		if p.at < before {
-			delete(s.pending, holder)
+			s.drop(holder, p)
 			s.add(append(begin(nil, p.at), p.tail...))
 		}
 	}

@@ -1,0 +1,85 @@
+package slots
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+)
+
+// upkeep is a store with so many slots to purge. With a negative number it does not answer.
+type upkeep struct {
+	Store
+	slots   int64
+	adopted error
+}
+
+func (u *upkeep) Lead(context.Context, string, string, time.Duration) (bool, error) { return true, nil }
+
+func (u *upkeep) PurgeWindows(context.Context, int64, int64, int) (int64, error) { return 0, nil }
+
+func (u *upkeep) PurgeSlots(ctx context.Context, _ int64, limit int) (int64, error) {
+	if u.slots < 0 {
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
+	n := min(u.slots, int64(limit))
+	u.slots -= n
+	return n, nil
+}
+
+func (u *upkeep) Adopted(context.Context) (bool, error) { return false, u.adopted }
+
+// runs notes what became of background work.
+type runs struct {
+	nobody
+	errs []error
+}
+
+func (r *runs) Background(_ string, _ int64, err error) { r.errs = append(r.errs, err) }
+
+func upkeepOf(store Store, log *bytes.Buffer) (*Scheduler, *runs) {
+	r := new(runs)
+	s := &Scheduler{store: store, settings: Settings{KeepSlots: time.Hour, Observer: r,
+		Log: slog.New(slog.NewTextHandler(log, nil))}}
+	s.settings.setDefaults()
+	return s, r
+}
+
+// More slots may be assigned between two purges than one go of a purge drops.
+func TestAPurgeGoesOnUntilNothingIsLeft(t *testing.T) {
+	store := &upkeep{slots: 5 * purgeBatch * purgeBatches / 2}
+	s, _ := upkeepOf(store, new(bytes.Buffer))
+	want := store.slots
+	if n, err := s.purge(t.Context()); n != want || err != nil || store.slots != 0 {
+		t.Errorf("%d of %d slots were dropped: %v", n, want, err)
+	}
+}
+
+// Work that does not end, as behind a lock, stops in its time, and is not silent about it.
+func TestBackgroundWorkThatHangsIsReported(t *testing.T) {
+	var log bytes.Buffer
+	s, r := upkeepOf(&upkeep{slots: -1}, &log)
+	s.asLeader(WorkRetention, 10*time.Millisecond, s.purge)(t.Context())
+	if len(r.errs) != 1 || !errors.Is(r.errs[0], context.DeadlineExceeded) ||
+		!strings.Contains(log.String(), "background work on slots failed") {
+		t.Errorf("%v, log: %s", r.errs, log.String())
+	}
+	ended, stop := context.WithCancel(t.Context())
+	stop()
+	if s.asLeader(WorkRetention, time.Minute, s.purge)(ended); len(r.errs) != 1 {
+		t.Errorf("the end of the process is reported: %v", r.errs)
+	}
+}
+
+func TestAFailedLookAtTheTablesIsReported(t *testing.T) {
+	away := errors.New("away")
+	s, r := upkeepOf(&upkeep{adopted: away}, new(bytes.Buffer))
+	s.provisionIfWanted()(t.Context())
+	if len(r.errs) != 1 || !errors.Is(r.errs[0], away) {
+		t.Errorf("%v", r.errs)
+	}
+}

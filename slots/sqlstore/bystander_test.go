@@ -1,0 +1,63 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/slots"
+)
+
+// While somebody holds what the searches of a config wait for, those of other configs find connections.
+func TestAConfigThatWaitsLeavesConnectionsToOthers(t *testing.T) {
+	eachServer(t, func(t *testing.T, url string) {
+		foreign := migrated(t, url)
+		if foreign.dialect.shut == nil {
+			t.Skip("transactions wait for each other")
+		}
+		db, err := Open(Config{URL: url, PoolMax: 4})
+		check(t, err)
+		t.Cleanup(func() { db.Close() })
+		s, err := slots.NewScheduler(db, slots.Settings{Timeout: 3 * time.Second})
+		check(t, err)
+		held, err := s.PutConfig(soon(t), slots.NewConfig{Name: "held", Max: 5, SizeMs: 1000})
+		check(t, err)
+		_, err = s.PutConfig(soon(t), slots.NewConfig{Name: "free", Max: 5, SizeMs: 1000})
+		check(t, err)
+		at := time.Now().Truncate(time.Second)
+		check(t, foreign.transact(soon(t), "hold a config", func(tx *sql.Tx) error {
+			if _, err := foreign.change(soon(t), tx, "hold", foreign.dialect.statements.gateAll.with(held.ID)); err != nil {
+				return err
+			}
+			var waiting sync.WaitGroup
+			ctx, stop := context.WithCancel(t.Context())
+			for i := range 100 {
+				waiting.Go(func() {
+					r := slots.Request{EventID: fmt.Sprint("held-", i), ConfigName: "held",
+						At: at.Add(time.Duration(i) * time.Second)}
+					time.Sleep(time.Duration(i) * 20 * time.Millisecond) // not all of them give up together
+					for ctx.Err() == nil {
+						if _, err := s.Assign(ctx, r); err == nil {
+							t.Error("a slot under a config that is held")
+						}
+					}
+				})
+			}
+			time.Sleep(2 * time.Second)
+			for i := range 5 {
+				began := time.Now()
+				r := slots.Request{EventID: fmt.Sprint("free-", i), ConfigName: "free", At: at}
+				_, err := s.Assign(t.Context(), r)
+				if took := time.Since(began); err != nil || took > 2*time.Second {
+					t.Errorf("a slot under another config took %v: %v", took, err)
+				}
+			}
+			stop()
+			waiting.Wait()
+			return nil
+		}))
+	})
+}
