@@ -78,7 +78,7 @@ setup: ## install the servers that the tests talk to
 
 # These tests run headgate behind real servers: test/attack, chaos, e2e, soak. lint has vetted all. Three packages
 # at a time keep two cores busy, as tests wait.
-check: lint ## check format, vet, staticcheck and the tests that need no server, in four minutes
+check: lint ## check format, vet, staticcheck and the tests that need no server, in three minutes
 	@echo "== tests that need no server"
 	@HEADGATE_TEST_SERVERS=none go test -short -vet=off -p 3 $$(go list ./... | grep -Ev '/test/(attack|chaos|e2e|soak)$$$$')
 
