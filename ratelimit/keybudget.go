@@ -40,7 +40,7 @@ func newKeyBudget(r *descriptors.Rule, old *keyBudget, plain bool) *keyBudget {
 	}
 	k := &keyBudget{label: ruleLabel{r.Domain, r.Path}, most: r.MaxKeys, shared: r.OthersGroup(plain),
 		knownKeys: new(knownKeys)}
-	if old != nil {
+	if old != nil && old.shared == k.shared { // else it had this label by chance
 		k.knownKeys = old.knownKeys
 	}
 	return k

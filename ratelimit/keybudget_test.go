@@ -117,6 +117,19 @@ func TestReloadsKeepKeys(t *testing.T) {
 	h.want(h.ask(desc("tenant=1")), "OK: ok/1")
 }
 
+// A rule that metrics call as another one before it begins without keys.
+func TestReloadsKeepNoKeysOfAnotherRule(t *testing.T) {
+	const rule = "domain: d\ndescriptors:\n- {%s, max_keys: 1, rate_limit: {unit: minute, requests_per_unit: 2}}\n"
+	h := setup(t, fmt.Sprintf(rule, "key: a, value: b*"))
+	h.want(h.ask(desc("a=b1")), "OK: ok/1")
+	if err := h.SetRules(mustLoad(t, fmt.Sprintf(rule, "key: a_b*"))); err != nil {
+		t.Fatal(err)
+	}
+	h.want(h.ask(desc("a_b*=own")), "OK: ok/1")
+	h.want(h.ask(desc("a_b*=shared-1")), "OK: ok/1")
+	h.want(h.ask(desc("a_b*=shared-2")), "OK: ok/0")
+}
+
 func TestValuesWithAPolicyAreNoOthers(t *testing.T) {
 	h := setup(t, strings.Replace(fewKeys, "max_keys: 3", "max_keys: 1\n  policy: 't:{tenant}'", 1), withPolicies)
 	h.put(map[string]policies.Figures{"t:known": {Algorithm: limit.FixedWindow, Capacity: 9, Window: 60 * policies.One}})

@@ -85,7 +85,9 @@ func Peer() Extractor {
 // Metadata is the first value of a name in the call's metadata, as the first half of its
 // SHA-256 in hex: neither the store nor the metrics nor the logs show it.
 func Metadata(name string) Extractor {
-	name = strings.ToLower(name)
+	if name = strings.ToLower(name); name == "host" {
+		name = ":authority" // which gRPC calls it
+	}
 	return func(ctx context.Context, _ string) (string, bool) {
 		values := metadata.ValueFromIncomingContext(ctx, name)
 		if len(values) == 0 || values[0] == "" {

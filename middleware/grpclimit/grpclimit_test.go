@@ -106,6 +106,20 @@ func TestMetadataTellCallersApart(t *testing.T) {
 }
 
 // A stream has its place until it ends.
+// gRPC keeps the host of a call under another name. Whoever limits by it must not limit nothing.
+func TestHostIsMetadata(t *testing.T) {
+	for _, name := range []string{"Host", ":authority"} {
+		client := start(t, Config{Domain: "d", Descriptors: []Descriptor{{{Key: "token", Value: Metadata(name)}}}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for _, want := range []codes.Code{codes.OK, codes.ResourceExhausted} {
+			if _, err := client.Check(ctx, &healthpb.HealthCheckRequest{}); status.Code(err) != want {
+				t.Errorf("%s: %v, want %v", name, err, want)
+			}
+		}
+	}
+}
+
 func TestStreamIsInFlightUntilItEnds(t *testing.T) {
 	client := start(t, Config{Domain: "d", Descriptors: []Descriptor{{{Key: "method", Value: Method()}}}})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
