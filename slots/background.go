@@ -79,8 +79,8 @@ func (s *Scheduler) report(process context.Context, name string, interval time.D
 	s.settings.Observer.Background(name, rows, err)
 }
 
-// purge drops windows and slots past their retention, in small batches. With more of them than it can drop until the
-// next purge is due, that one goes on.
+// purge drops windows and slots past their retention, in small batches. It ends when the next
+// purge is due, which goes on with the rest.
 func (s *Scheduler) purge(ctx context.Context) (rows int64, err error) {
 	due := s.settings.Now().Add(retentionEvery)
 	for more := true; more && err == nil && s.settings.Now().Before(due); {
@@ -91,7 +91,7 @@ func (s *Scheduler) purge(ctx context.Context) (rows int64, err error) {
 	return rows, err
 }
 
-// purgeSome is one go of a purge. more: there may be others to drop.
+// purgeSome is one round of a purge. more: there may be more rows to drop.
 func (s *Scheduler) purgeSome(ctx context.Context) (rows int64, more bool, err error) {
 	now := s.settings.Now()
 	old := now.Add(-s.settings.KeepWindows)

@@ -22,7 +22,7 @@ type share struct {
 	search  chan struct{} // has a place for each search at the same time; nil: any number
 }
 
-// newShares leaves others a quarter of what there is, as far as that can be parted.
+// newShares gives one config three quarters of what there is, and at least one of each.
 func newShares(waiters, connections int) *shares {
 	s := &shares{most: waiters, waiting: max(1, waiters-waiters/4), configs: make(map[string]*share)}
 	if connections > 1 {

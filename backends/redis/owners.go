@@ -14,8 +14,8 @@ type owners struct {
 	nodes  atomic.Uint32               // that have numbers
 }
 
-// note notes that a node was asked about a slot. A node has a number, from 1, from its first call on; one that has
-// been none but a replica has none.
+// note notes that a node was asked about a slot. The first call gives a node its number, from 1. A node that has only
+// been a replica has none.
 func (o *owners) note(slot int, n *node) {
 	if n.number.Load() == 0 {
 		n.number.CompareAndSwap(0, o.nodes.Add(1)) // else a number is skipped
@@ -25,7 +25,7 @@ func (o *owners) note(slot int, n *node) {
 	}
 }
 
-// forget has the next call of the script show who has a slot.
+// forget makes the node of a slot unknown, until the next call of the script.
 func (o *owners) forget(slot int) { o.bySlot[slot].Store(nil) }
 
 // of returns the set of nodes that decide a request: see [backends.Partitioned].

@@ -10,15 +10,15 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// A trip is what one server is asked without the script. A slice takes one, or on a Cluster one to each node that has
-// some of its keys. Which node has a key is known from calls of the script. What is asked of another one is declined
-// and goes to the script, and so does a key of which nobody knows. The driver's own pipeline for a Cluster would do
-// without, but could send a command twice.
+// A trip is what one server is asked without the script. A slice takes one trip, on a Cluster one to each node that
+// has some of its keys. Calls of the script show which node has a key. A node declines a key that it does not have,
+// and the script decides. It also decides on a key whose node is unknown. The driver's own pipeline for a Cluster
+// finds nodes by itself, but could send a command twice.
 type trip struct {
-	node  *node // of a Cluster, nil if nobody knows
+	node  *node // of a Cluster; nil: unknown
 	cmds  []redis.Cmder
 	clock *redis.TimeCmd // of windows
-	at    limit.Instant  // what it showed; 0: nothing
+	at    limit.Instant  // its time; 0: unknown
 }
 
 func (t *trip) add(cmds ...redis.Cmder) { t.cmds = append(t.cmds, cmds...) }
@@ -71,7 +71,7 @@ func (c *counting) goAll(ctx context.Context, b *batch) {
 	}
 }
 
-// errNoOwner is that of a key of which no node is known to have it.
+// errNoOwner is the error of a key whose node is unknown.
 var errNoOwner = errors.New("no call has shown which node has the key")
 
 func (c *counting) goTo(ctx context.Context, t *trip) {
@@ -86,7 +86,7 @@ func (c *counting) goTo(ctx context.Context, t *trip) {
 	}
 }
 
-// fail has each command of the trip fail.
+// fail gives each command of the trip an error.
 func (t *trip) fail(err error) {
 	for _, cmd := range t.cmds {
 		cmd.SetErr(err)
