@@ -46,6 +46,11 @@ func eventually(t *testing.T, what string, done func() bool) {
 // freeze stops node and calls for its groups until its circuit breaker opens.
 func freeze(t *testing.T, b *Backend, node *testenv.RedisServer, groups []string) {
 	t.Helper()
+	for _, g := range groups { // the driver has found the nodes
+		if out := takeOne(b, g, 1, 10*time.Second); out.Err != nil {
+			t.Fatal(out.Err)
+		}
+	}
 	node.Pause()
 	eventually(t, "the node's circuit breaker is open", func() bool {
 		for _, g := range groups {

@@ -470,7 +470,7 @@ func TestUnreadAnswersEndTheConnection(t *testing.T) {
 	t.Parallel()
 	var handled atomic.Int64
 	attack(t, func(conf *Config) {
-		conf.WriteTimeout = time.Minute
+		conf.ReadTimeout, conf.WriteTimeout = time.Minute, time.Minute // a busy client is no slow one
 		big := conf.Handlers[methodBig].Inline
 		conf.Handlers[methodBig] = Handler{Inline: func(ctx context.Context, calls []*Call) []*Call {
 			handled.Add(int64(len(calls)))
