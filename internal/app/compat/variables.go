@@ -41,6 +41,10 @@ var variables = []variable{
 	{"DEBUG_PORT", "6070", port, Mapped, ""},
 	{"GRPC_MAX_CONNECTION_AGE", "24h", duration, Mapped, ""},
 	{"GRPC_MAX_CONNECTION_AGE_GRACE", "1h", duration, Mapped, ""},
+	{"GRPC_MAX_CONCURRENT_STREAMS", "0", number, Warned, "a connection may have 1,024 calls at the same time"},
+	{"MAX_CONCURRENT_REQUESTS", "0", number, Warned, "requests are bounded by the memory that they take, and " +
+		"HEADGATE_ON_OVERLOAD says what those above the capacity of Redis get"},
+	{"REQUEST_TIMEOUT", "0", duration, Warned, "HEADGATE_BACKEND_TIMEOUT bounds how long a request waits for Redis"},
 
 	{"GRPC_SERVER_USE_TLS", "false", boolean, Mapped,
 		"true without both files is an error; files without it: no TLS, and a warning"},
