@@ -68,7 +68,7 @@ func (s *Scheduler) asLeader(name string, interval time.Duration,
 	}
 }
 
-// report says what became of background work, unless the process ends.
+// report logs and counts the result of background work, unless the process ends.
 func (s *Scheduler) report(process context.Context, name string, interval time.Duration, rows int64, err error) {
 	if process.Err() != nil {
 		return

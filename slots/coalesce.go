@@ -66,7 +66,7 @@ func (s *Scheduler) enqueue(key queueKey, w *waiter) {
 	defer s.mu.Unlock()
 	q, served := s.queues[key]
 	if !served {
-		q = &queue{share: w.share}
+		q = new(queue)
 		s.queues[key] = q
 		go s.serveQueue(key, q)
 	}
@@ -84,15 +84,16 @@ func (s *Scheduler) serveQueue(key queueKey, q *queue) {
 			s.mu.Unlock()
 			return
 		}
+		share := q.waiting[0].share
 		s.mu.Unlock()
-		s.serveSome(key, q)
+		s.serveSome(key, q, share)
 	}
 }
 
-// serveSome serves waiters of a queue that has some.
-func (s *Scheduler) serveSome(key queueKey, q *queue) {
-	q.share.begin() // those that come meanwhile are served together with the others
-	defer q.share.end()
+// serveSome serves waiters of a queue that has some, as one search of their config.
+func (s *Scheduler) serveSome(key queueKey, q *queue, of *share) {
+	of.begin() // waiters that come meanwhile are served together with the others
+	defer of.end()
 	s.mu.Lock()
 	n := min(len(q.waiting), maxGroup)
 	waiters := q.waiting[:n:n]

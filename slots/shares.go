@@ -2,9 +2,8 @@ package slots
 
 import "sync"
 
-// shares keep one config from having all that configs have in common: the places of waiters, and
-// the connections of the pool. While somebody holds the locks that its searches wait for, those of
-// other configs go on.
+// shares keep one config from taking all that configs share: the places of waiters and the connections of
+// the pool. While searches of one config wait for locks, those of others go on.
 type shares struct {
 	waiting, searches int // what one config may have of each at a time; 0 searches: any number
 	most              int // waiters of all configs
@@ -57,7 +56,7 @@ func (h *share) leave() {
 	}
 }
 
-// begin waits until the config may have one more search. That ends: every search has a deadline.
+// begin waits until the config may start one more search. The wait ends, as every search has a deadline.
 func (h *share) begin() {
 	if h.search != nil {
 		h.search <- struct{}{}

@@ -66,7 +66,6 @@ type queueKey struct {
 // others to join: one that finds no queue is served at once, and those that come meanwhile are
 // served next, together.
 type queue struct {
-	share   *share // of the config
 	waiting []*waiter
 
 	// held are windows whose lock wait timed out, the last one at heldAt. Waiters that were queued before heldAt have
