@@ -86,7 +86,7 @@ check: lint ## check format, vet, staticcheck and the tests that need no server,
 # that is broken; only without the servers there is no point in going on.
 # Up to three tests that failed run once more, alone, as a busy machine can make a test with real
 # servers fail. The summary names them. A data race or a crash is final. Four packages at a time keep
-# two cores busy, as tests wait for servers; some of those without the race detector measure time, and are three.
+# two cores busy, as tests wait for servers; some of those without the race detector measure time, and are two.
 test: setup ## run lint and all tests on all servers, many in a short form, and say what ran
 	@report=$$(mktemp -d); trap 'rm -rf "$$report"*' EXIT; \
 	unset HEADGATE_ADMIN_TOKEN; export HEADGATE_TEST_REPORT=$$report HEADGATE_TEST_MUSTRUN GORACE="$(RACE_ENDS) $${GORACE:-}"; \
@@ -104,7 +104,7 @@ test: setup ## run lint and all tests on all servers, many in a short form, and 
 		go -C tools/gotestsum build -o ../../bin/gotestsum gotest.tools/gotestsum && \
 		run race "-v $(PLAIN)" "$(RACE) -p 4" || tests=FAILED; \
 		echo "== tests without the race detector"; \
-		run plain "$(PLAIN)" "$(PLAIN_RACE) -p 3" || tests=FAILED; \
+		run plain "$(PLAIN)" "$(PLAIN_RACE) -p 2" || tests=FAILED; \
 		echo "== tests of the program with Oracle's driver"; \
 		go test -tags godror -run 'TestOracleDriver|TestOracleLogin|TestOracleErrorKinds' ./internal/kit/sqldb ./slots/sqlstore || tests=FAILED; \
 		echo; \
