@@ -39,7 +39,7 @@ func TrustedNetworks(networks ...netip.Prefix) IPOption {
 		if !n.IsValid() {
 			panic("middleware: TrustedNetworks: a network is not valid")
 		}
-		if n.Addr().Is4In6() && n.Bits() >= 96 { // addresses of requests are IPv4 then
+		if n.Addr().Is4In6() && n.Bits() >= 96 { // requests have IPv4 addresses
 			networks[i] = netip.PrefixFrom(n.Addr().Unmap(), n.Bits()-96)
 		}
 	}

@@ -63,8 +63,8 @@ func PlainHeader(name string) Extractor {
 	}
 }
 
-// header returns the first value of a header, whose name is canonical, or of what Envoy calls one and net/http keeps
-// elsewhere; "" if there is none.
+// header returns the first value of a header, or "". The name is canonical. It also finds the host, the scheme and the
+// transfer encoding, which are headers to Envoy, but not in [http.Request].
 func header(r *http.Request, name string) string {
 	switch name {
 	case "Host", ":authority":

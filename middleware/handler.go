@@ -160,7 +160,7 @@ func (h *handler) reserve(w http.ResponseWriter, r *http.Request, v *visit) {
 		h.conf.OnError(w, r, h.next, err)
 		return
 	}
-	failed, left := true, false // failed, unless the handler returns
+	failed, left := true, false // failed: the handler did not return; left: the client left before
 	defer func() {
 		switch {
 		case v.spent.known.Load():
@@ -186,7 +186,7 @@ func Spend(r *http.Request, units uint64) {
 	}
 }
 
-// answer refuses the request or passes it on. It reports false if the client has left before.
+// answer refuses the request or passes it on. It reports false if the client left before that.
 func (h *handler) answer(w http.ResponseWriter, r *http.Request, v *visit, d *headgate.Decision) bool {
 	if d.Delay > 0 && background.Sleep(r.Context(), d.Delay) != nil {
 		return false

@@ -124,7 +124,7 @@ func TestRefusedRequestsAreToldWhyAndWhen(t *testing.T) {
 }
 
 // Rules by method and path apply without a descriptor, however the path is spelt.
-// net/http keeps the host of a request apart from its headers. Whoever limits by it must not limit nothing.
+// net/http keeps the host of a request apart from its headers. A rule by host must match all the same.
 func TestHostIsAHeader(t *testing.T) {
 	for name, value := range map[string]Extractor{"host": PlainHeader("Host"), "hash": Header("host")} {
 		h := Handler(open(t), Config{Domain: "d", Descriptors: []Descriptor{{{"client", value}}}})(ok)

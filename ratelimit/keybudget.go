@@ -22,14 +22,14 @@ type keyBudget struct {
 	*knownKeys
 }
 
-// knownKeys are what a budget knows of values. The next version of its rule goes on with them.
+// knownKeys are the values that have counters of their own. All versions of a rule share them.
 type knownKeys struct {
 	used   atomic.Int64
 	others atomic.Int64 // decisions by the counter that the others share
 	swept  atomic.Int64 // when idle ones were last looked for, as a limit.Instant
 	shards [16]struct {
 		mu    sync.Mutex
-		until map[uint64]limit.Instant // by the hash of a group, when its counter is as good as none if nobody uses it
+		until map[uint64]limit.Instant // by the hash of a group, when an unused counter of it has expired
 	}
 }
 
@@ -40,7 +40,7 @@ func newKeyBudget(r *descriptors.Rule, old *keyBudget, plain bool) *keyBudget {
 	}
 	k := &keyBudget{label: ruleLabel{r.Domain, r.Path}, most: r.MaxKeys, shared: r.OthersGroup(plain),
 		knownKeys: new(knownKeys)}
-	if old != nil && old.shared == k.shared { // else it had this label by chance
+	if old != nil && old.shared == k.shared { // else it is another rule with this label
 		k.knownKeys = old.knownKeys
 	}
 	return k
@@ -48,7 +48,8 @@ func newKeyBudget(r *descriptors.Rule, old *keyBudget, plain bool) *keyBudget {
 
 var keySeed = maphash.MakeSeed()
 
-// admits reports whether a group has a counter of its own. One that takes units gets it for life if there is room.
+// admits reports whether a group has a counter of its own. A group that takes units keeps it for the given time, if
+// there is room.
 func (k *keyBudget) admits(group string, takes bool, now limit.Instant, life time.Duration) bool {
 	if takes && k.used.Load() >= k.most {
 		k.sweep(now, life)
@@ -74,7 +75,7 @@ func (k *keyBudget) admits(group string, takes bool, now limit.Instant, life tim
 	return true
 }
 
-// renewed has the value of a lease that was renewed keep its counter.
+// renewed extends the time for which the value of a lease has a counter of its own.
 func (e *engine) renewed(domain, rule string, key *limit.Key, life time.Duration) {
 	if k := e.rules.Load().budgets[ruleLabel{domain, rule}]; k != nil && key.Group != k.shared {
 		k.admits(key.Group, true, e.conf.Now(), life)

@@ -190,8 +190,7 @@ func (w *viewer) view(r *descriptors.Rule) *ruleView {
 	return v
 }
 
-// countersLife returns after which time the counters of a view, which a policy may have made, are as good as none if
-// nobody uses them.
+// countersLife returns how long the unused counters of a view, which may come from a policy, take to expire.
 func (v *ruleView) countersLife() (life time.Duration) {
 	for i := range v.limits {
 		life = max(life, lifeOf(v.limits[i].Limit))
@@ -202,7 +201,7 @@ func (v *ruleView) countersLife() (life time.Duration) {
 	return life
 }
 
-// lifeOf returns after which time a counter that nobody uses is as good as none.
+// lifeOf returns how long an unused counter takes to expire.
 func lifeOf(l *limit.Limit) time.Duration {
 	if l.Is(limit.Refilled) {
 		return l.RefillTime(l.Capacity() + l.Below())

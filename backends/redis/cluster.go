@@ -113,7 +113,7 @@ func (sr *splitRequest) part(slot int) *part {
 func (p *part) send(k *packer, s *scratch, sr *splitRequest, as func(op limit.Op) limit.Op) {
 	p.call = k.newCall(s)
 	if p.call.slot = p.slot; !sr.req.Ops[p.ops[0]].Each {
-		p.call.flag -= k.numbers // the part is charged with others, although it looks as if it were not
+		p.call.flag -= k.numbers // other parts are charged with it
 	}
 	p.call.add(k.told(sr.req.At), len(p.ops))
 	ops := make([]limit.Op, len(p.ops))

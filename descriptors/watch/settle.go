@@ -25,11 +25,11 @@ func (s *settling) waits() bool { return s.print != fingerprint{} }
 // end ends the wait: the rules are put in force, or match those in force again.
 func (s *settling) end() { s.print, s.away = fingerprint{}, nil }
 
-// maxSettles bounds the wait, in times that the files must be quiet: a limit that every reading lacks for so long is
-// gone, though files beside it change all the time.
+// maxSettles bounds the wait, as a multiple of the time that files must be quiet. A limit that is missing in every
+// reading for so long is removed, even if other files change all the time.
 const maxSettles = 10
 
-// lacks notes which limits a diff takes away, and reports whether some have not been away for long enough.
+// lacks notes which limits a diff takes away, and reports whether some were still there a short time ago.
 func (s *settling) lacks(d *descriptors.Diff, now time.Time, long time.Duration) (some bool) {
 	before := s.away
 	s.away = map[string]time.Time{}

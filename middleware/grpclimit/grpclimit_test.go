@@ -106,7 +106,7 @@ func TestMetadataTellCallersApart(t *testing.T) {
 }
 
 // A stream has its place until it ends.
-// gRPC keeps the host of a call under another name. Whoever limits by it must not limit nothing.
+// gRPC keeps the host of a call under another name. A rule by host must match all the same.
 func TestHostIsMetadata(t *testing.T) {
 	for _, name := range []string{"Host", ":authority"} {
 		client := start(t, Config{Domain: "d", Descriptors: []Descriptor{{{Key: "token", Value: Metadata(name)}}}})

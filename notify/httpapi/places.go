@@ -7,8 +7,8 @@ import (
 	"github.com/headgate-rls/headgate/notify"
 )
 
-// places bound the requests under way. A request takes one when its body is there: a client may send
-// that slowly. The requests of a user wait for each other, so that one user has a quarter at most.
+// places bound the requests under way. A request takes a place when its body has arrived, as clients may send
+// it slowly. One user gets a quarter of the places at most, as the requests of a user wait for each other.
 type places struct {
 	most int
 

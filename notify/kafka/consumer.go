@@ -283,11 +283,11 @@ func (c *Consumer) send(ctx context.Context, r *kgo.Record) bool {
 // shownBytes bounds how much of a malformed message is logged.
 const shownBytes = 200
 
-// letterBytes is what a dead letter has of a key and of a value that are too large for it.
+// letterBytes is how much a dead letter keeps of a key and of a value that are too large.
 const letterBytes = 64 << 10
 
-// bury writes a record to the dead letters. Of one that is too large for them, as those are that other
-// producers fill up to the bound of the topic, it writes less: its partition would wait for ever.
+// bury writes a record to the dead letters. If the record is too large for them, bury cuts it: else its
+// partition would wait for ever.
 func (c *Consumer) bury(ctx context.Context, r *kgo.Record, cause error) error {
 	about := []kgo.RecordHeader{{Key: "reason", Value: []byte(cause.Error())},
 		{Key: "from", Value: fmt.Appendf(nil, "%s/%d/%d", r.Topic, r.Partition, r.Offset)}}

@@ -70,7 +70,7 @@ WHERE h.user_id IS NULL OR h.row_version > g.version`
 
 // Sync raises current_count to what Redis has counted, where the window is still the same.
 // It never lowers a count. It calls stale for users whose configuration has changed since
-// the version, or is gone, and held for counts that are not written, as others hold their rows.
+// the version, or is gone, and held for counts that it cannot write because others hold their rows.
 func (s *Store) Sync(ctx context.Context, counts []Count, stale func(user string, version int64),
 	held func(Count)) error {
 	var users []string

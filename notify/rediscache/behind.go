@@ -10,7 +10,7 @@ const (
 	syncWithin   = 5 * time.Second
 	removalDelay = time.Second // between attempts to remove hashes
 
-	lastTries, lastPause = 5, 50 * time.Millisecond // at the end, for counts that are not written
+	lastTries, lastPause = 5, 50 * time.Millisecond // at the end, for counts whose rows others hold
 )
 
 // Run does what is to be done behind the answers, until ctx ends, and then once more. Nobody

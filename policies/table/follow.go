@@ -123,11 +123,12 @@ const fewChanges = 1 << 13
 // errMany ends the reading of changes: to read everything takes less memory.
 var errMany = errors.New("too many policies have changed to read them one by one")
 
-// failover is how long without an answer another server, or a backup, may have taken the store's place. It may lack
-// what was changed last, and count other changes by the same generations.
+// failover is how long the store must be away until another server, or a backup, may have replaced it. That one may
+// lack the last changes, and have numbered others alike.
 const failover = 3 * time.Second
 
-// read brings the set up to date: by what has changed, or, where that is not known, as in another store, by everything.
+// read brings the set up to date. It reads what has changed, or everything if that is unknown or the store may be
+// another one.
 func (f *Follower) read(ctx context.Context, state *State, asked time.Time, other bool) error {
 	ctx, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()

@@ -98,7 +98,7 @@ func (h *Handlers) top(w http.ResponseWriter, r *http.Request, p web.Params) err
 		answer.Problem = joined(answer.Problem, "used and left are not known: "+h.reason(err))
 	}
 	for i := range t.Keys {
-		answer.Keys = append(answer.Keys, h.KeyAnswer(&t.Keys[i], by, states))
+		answer.Keys = append(answer.Keys, h.keyAnswer(&t.Keys[i], by, states))
 	}
 	web.JSON(w, http.StatusOK, answer)
 	return nil
@@ -148,7 +148,7 @@ func (h *Handlers) reason(err error) string {
 	return message
 }
 
-func (h *Handlers) KeyAnswer(k *fleet.Key, by fleet.By, states map[id]peeked) KeyAnswer {
+func (h *Handlers) keyAnswer(k *fleet.Key, by fleet.By, states map[id]peeked) KeyAnswer {
 	domain, _, _ := strings.Cut(k.Name, "|")
 	a := KeyAnswer{Domain: domain, Rule: k.Rule, Limit: k.Limit, Key: h.shown(k.Name), Cut: k.Cut, Minutes: k.Minutes}
 	if s, ok := states[id{k.Rule, k.Name}]; ok {

@@ -61,7 +61,7 @@ var _ ratelimit.Tap = (*Candidate)(nil)
 
 // rules are what a candidate decides by, and what has come of it.
 type rules struct {
-	domains map[string]string // each by itself: texts of requests must not stay in memory
+	domains map[string]string // copies by name, which keep no request in memory
 	*tally
 }
 
@@ -161,7 +161,7 @@ func (k *Candidate) push(j *job) {
 	}
 }
 
-// free has a job be used again.
+// free returns a job to the pool.
 func (k *Candidate) free(j *job) {
 	k.queued.Add(-j.size)
 	j.forget()

@@ -21,7 +21,7 @@ type job struct {
 	size    int64 // bytes, as sizeOf says
 }
 
-// A descriptor and an entry take about so many bytes beside their texts.
+// About how many bytes a descriptor and an entry take beside their texts.
 const descriptorSize, entrySize = 96, 32
 
 // sizeOf returns how many bytes the text of a request has, and how many a copy of it takes.
@@ -36,15 +36,15 @@ func sizeOf(r *ratelimit.Request) (text int, all int64) {
 	return text, all + int64(text)
 }
 
-// forget lets go of all texts.
+// forget drops all texts from the job.
 func (j *job) forget() {
 	all := j.req.Descriptors
 	clear(all)
 	*j = job{req: ratelimit.Request{Descriptors: all[:0]}, resp: j.resp}
 }
 
-// copy copies what is asked, since the request's memory is used again. The holder, which outlives the
-// request, is not a part of its text.
+// copy copies what is asked, since the request's memory is used again. The holder has a copy of its own, as it
+// outlives the rest.
 func (j *job) copy(a *ratelimit.Asked, domain string, size int) {
 	from, to := a.Request, &j.req
 	var text strings.Builder

@@ -170,7 +170,7 @@ func openFile(c Config) (*file, error) {
 }
 
 func (f *file) open() (err error) {
-	// Asked before opening, too, since opening a pipe would wait for a reader.
+	// Checked before opening, too: opening a pipe would wait for a reader.
 	if info, err := os.Stat(f.File); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a regular file", f.File)
 	}

@@ -104,7 +104,7 @@ func (s *stream) wait(holder string, p pending) {
 	s.pending[strings.Clone(holder)] = p
 }
 
-// drop has a line wait no longer.
+// drop removes a line that waits.
 func (s *stream) drop(holder string, p pending) {
 	s.pendingBytes -= p.size(holder)
 	delete(s.pending, holder)
