@@ -18,7 +18,6 @@ type keyBudget struct {
 	most   int64
 	shared string // the group of the counter that the others share
 
-	reported minutely
 	*knownKeys
 }
 
@@ -27,6 +26,7 @@ type knownKeys struct {
 	used   atomic.Int64
 	others atomic.Int64 // decisions by the counter that the others share
 	swept  atomic.Int64 // when idle ones were last looked for, as a limit.Instant
+	logged minutely     // that there are others
 	shards [16]struct {
 		mu    sync.Mutex
 		until map[uint64]limit.Instant // by the hash of a group, when an unused counter of it has expired
@@ -107,7 +107,7 @@ func (b *Batch) budgetKey(d *Decision) {
 		return
 	}
 	d.match.Group = k.shared
-	if k.others.Add(1); d.Cost > 0 && served(&b.engine.conf) && k.reported.allow(time.Now()) {
+	if k.others.Add(1); d.Cost > 0 && served(&b.engine.conf) && k.logged.allow(time.Now()) {
 		b.engine.conf.Log.Warn("a rule has as many keys as its max_keys allows; new values share one counter",
 			"domain", k.label.domain, "rule", k.label.path, "max_keys", k.most)
 	}

@@ -115,6 +115,13 @@ func TestReloadsKeepKeys(t *testing.T) {
 	h.want(h.ask(desc("tenant=x")), "OK: ok/2")
 	h.want(h.ask(desc("tenant=y")), "OK: ok/1")
 	h.want(h.ask(desc("tenant=1")), "OK: ok/1")
+	if err := h.SetRules(mustLoad(t, fewKeys)); err != nil {
+		t.Fatal(err)
+	}
+	h.want(h.ask(desc("tenant=z")), "OVER: over/0")
+	if n := strings.Count(h.log.String(), "max_keys=3"); n != 1 {
+		t.Errorf("%d lines about max_keys in the log: %s", n, h.log)
+	}
 }
 
 // A rule that metrics call as another one before it begins without keys.
