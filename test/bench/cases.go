@@ -94,7 +94,7 @@ var cases = []benchCase{
 }
 
 func findCase(name string) (benchCase, error) {
-	for _, c := range slices.Concat(reloadCases, distanceCases, overviewBenchCases(), []benchCase{curveCase}, cases) {
+	for _, c := range slices.Concat(reloadCases, distanceCases, overviewBenchCases(), budgetCases(), []benchCase{curveCase}, cases) {
 		if c.name == name {
 			return c, nil
 		}
