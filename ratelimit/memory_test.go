@@ -12,6 +12,7 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -56,6 +57,32 @@ func TestGrantKeepsNoMessage(t *testing.T) {
 	grown := liveBytes() - before
 	if grown > n*10<<10 {
 		t.Errorf("%d granted leases keep %d KiB alive, want at most 10 KiB each", n, grown>>10)
+	}
+	for _, f := range undo {
+		f()
+	}
+}
+
+// TestUndoSizeCountsReservations: what is kept for the undo of a reservation under many limits is counted.
+func TestUndoSizeCountsReservations(t *testing.T) {
+	var rules strings.Builder
+	rules.WriteString("domain: d\ndescriptors:\n- key: user\n  reserve: {amount: 1}\n  limits:\n")
+	for i := range 40 {
+		rules.WriteString("  - {name: l" + strconv.Itoa(i) + ", algorithm: fixed_window, limit: 100000, window: 1h}\n")
+	}
+	h := ratelimit.Setup(t, rules.String())
+	const n = 200
+	var undo []func()
+	size, before := 0, liveBytes()
+	for range n {
+		resp := new(ratelimit.Response)
+		h.Decide(t.Context(), []*ratelimit.Request{{Domain: "d", Descriptors: []ratelimit.Descriptor{
+			{Entries: []descriptors.Entry{{Key: "user", Value: "a"}}}}}}, []*ratelimit.Response{resp})
+		f, bytes := h.Undo(resp)
+		undo, size = append(undo, f), size+bytes
+	}
+	if grown := int(liveBytes() - before); grown > 2*size {
+		t.Errorf("%d undos keep %d KiB alive, of which %d are counted", n, grown>>10, size>>10)
 	}
 	for _, f := range undo {
 		f()

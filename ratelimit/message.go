@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/kit/units"
@@ -221,15 +222,18 @@ const (
 	codeUnavailable = 14 // UNAVAILABLE
 )
 
-// grantSize is about what a leases.Grant takes, in bytes, without its strings.
-const grantSize = 200
+// What a leases.Grant takes, and each op that gives back, in bytes, without their strings.
+const (
+	grantSize = int(unsafe.Sizeof(leases.Grant{}))
+	opSize    = int(unsafe.Sizeof(limit.Op{}))
+)
 
 // undoSize is about how many bytes an undo keeps in memory.
 func (r *Response) undoSize() int {
 	n := 0
 	for i := range r.granted {
-		op := &r.granted[i].Op
-		n += grantSize + len(op.Key.Group) + len(op.Holder)
+		g := &r.granted[i]
+		n += grantSize + len(g.Op.Key.Group) + len(g.Op.Holder) + opSize*cap(g.Back)
 	}
 	return n
 }
