@@ -36,7 +36,7 @@ type Begun struct {
 // admits reports whether a service with this Config decides any requests by themselves.
 func admits(conf *Config) bool {
 	return conf.Caps.Local && !conf.Caps.ServerClock && !conf.Caps.PlainWindows && served(conf) && !conf.Metadata &&
-		!conf.ShadowMode && !conf.QuotaMode && conf.Headers == (Headers{}) && conf.Policies == nil && conf.Hits == nil &&
+		!conf.ShadowMode && !conf.QuotaMode && conf.Headers == (Headers{}) && conf.Policies == nil &&
 		conf.Tracer == nil && len(conf.Taps)+len(conf.Sinks) == 0
 }
 

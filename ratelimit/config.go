@@ -41,8 +41,6 @@ type Config struct {
 	Panics *background.Reporter
 	// Metrics counts decisions; nil counts nothing.
 	Metrics *Metrics
-	// Hits counts hits as the reference service does; nil counts nothing.
-	Hits HitMetrics
 	// Tracer makes spans of calls; nil: there are none.
 	Tracer Tracer
 	// RulesChanged, if not nil, is called after a reload that changed limits, with a line for each change, at most 20.
@@ -51,8 +49,6 @@ type Config struct {
 	Sinks []Sink
 	// Taps see all requests that are decided.
 	Taps []Tap
-	// NearLimit is the part of a limit from which hits are near it, for Hits.
-	NearLimit float32
 
 	// Charge is the default for rules that name none.
 	Charge descriptors.Charge

@@ -35,6 +35,17 @@ type Decision struct {
 	Cause  *Cause
 }
 
+// Rule returns the rule that applies, nil if none does. Of a limit that the request brings it has no domain.
+func (d *Decision) Rule() *descriptors.Rule {
+	if d.view == nil {
+		return nil
+	}
+	return d.view.rule
+}
+
+// Charges reports whether the descriptor takes units, or reports those that a request has used.
+func (d *Decision) Charges() bool { return d.n > 0 || d.reports }
+
 // outweighs reports whether d refuses a request rather than another decision: there is no other, or d's wait is
 // longer.
 func (d *Decision) outweighs(other *Decision) bool {
@@ -72,7 +83,7 @@ func (c *Call) concludeCounted(d *Decision, shadowMode bool) {
 	}
 	st := d.status
 	st.limit, st.Remaining, st.Reset = view, clampUint32(out.Remaining), ceilSeconds(wait)
-	st.OverLimit = !out.Admitted && !view.shadow
+	st.OverLimit = !out.Admitted && !view.Shadow
 	d.Counted, d.At, d.Limit, d.Tier, d.Wait = true, at, view, view.tier(out), out.Retry
 	switch {
 	case !out.Admitted && !st.OverLimit, shadowed && out.Admitted, st.OverLimit && shadowMode:
@@ -93,7 +104,7 @@ func (c *Call) concludeCounted(d *Decision, shadowMode bool) {
 func (c *Call) decisive(d *Decision) (best int, shadowed bool) {
 	best = -1
 	for at := d.First; at < d.First+d.n; at++ {
-		if c.views[at].shadow && !c.Verdict.Outcomes[at].Admitted {
+		if c.views[at].Shadow && !c.Verdict.Outcomes[at].Admitted {
 			shadowed = true
 		}
 		if best < 0 || c.outranks(at, best) {
@@ -106,8 +117,8 @@ func (c *Call) decisive(d *Decision) (best int, shadowed bool) {
 func (c *Call) outranks(a, b int) bool {
 	x, y := &c.Verdict.Outcomes[a], &c.Verdict.Outcomes[b]
 	switch {
-	case c.views[a].shadow != c.views[b].shadow:
-		return c.views[b].shadow
+	case c.views[a].Shadow != c.views[b].Shadow:
+		return c.views[b].Shadow
 	case x.Admitted != y.Admitted:
 		return !x.Admitted
 	case !x.Admitted:

@@ -32,7 +32,7 @@ func (c *Call) grant(b *Batch, v *limit.Verdict, local bool) {
 			continue
 		}
 		c.Response.granted = append(c.Response.granted, leases.Grant{Op: c.Ops[i], Domain: lv.domain, Rule: lv.rule})
-		if t := lv.tier(out); t != nil && !lv.shadow {
+		if t := lv.tier(out); t != nil && !lv.Shadow {
 			t.hit()
 			if t.delay != "" && (delay == nil || t.Delay > delay.Delay) {
 				delay = t

@@ -59,11 +59,11 @@ func (c *overrideCache) get(o Override, rule *ruleView, conf *Config) (*ruleView
 // counts when a request brings its own limit, and the other way round.
 func (v *ruleView) inPlaceOf(rule *ruleView) {
 	own := &v.limits[0]
-	own.shadow, v.keys, v.life = own.shadow || rule.rule.Shadow, rule.keys, v.countersLife()
+	own.Shadow, v.keys, v.life = own.Shadow || rule.rule.Shadow, rule.keys, v.countersLife()
 	for i := range rule.limits {
 		l := &rule.limits[i]
 		if l.Limit.Algorithm() == limit.FixedWindow && l.Limit.Window() == own.Limit.Window() {
-			own.keyPart, own.shadow, v.sharesCounter = l.keyPart, own.shadow || l.shadow, true
+			own.keyPart, own.Shadow, v.sharesCounter = l.keyPart, own.Shadow || l.Shadow, true
 			own.Limit = sameWindows(own.Limit, l.Limit)
 			return
 		}

@@ -161,7 +161,7 @@ func (c *Call) addOps(b *Batch, i int, replacing bool) *Error {
 func (conf *Config) setOp(op *limit.Op, v *ruleView, lv *LimitView, group string, cost int64, named bool) {
 	op.Key.Group, op.Key.Limit, op.Limit, op.Cost = group, lv.keyPart, lv.Limit, cost
 	// Quota mode is settled after the fact, in answer.
-	op.Shadow = lv.shadow || v.quota || conf.ShadowMode
+	op.Shadow = lv.Shadow || v.quota || conf.ShadowMode
 	op.Each = v.each || named && lv.Limit.Overflow() != limit.Refuse
 }
 

@@ -47,7 +47,7 @@ func (c *Call) degrade(ctx context.Context, b *Batch, err error) *limit.Verdict 
 // enforcing reports whether a limit of p can refuse.
 func (c *Call) enforcing(b *Batch, p *Decision) bool {
 	for at := p.First; at < p.First+p.n; at++ {
-		if !c.views[at].shadow {
+		if !c.views[at].Shadow {
 			return !b.engine.conf.ShadowMode
 		}
 	}

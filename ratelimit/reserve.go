@@ -408,7 +408,7 @@ func (e *engine) enforced(v *ruleView) []string {
 		return parts
 	}
 	for i := range v.limits {
-		if lv := &v.limits[i]; lv.reserved && !lv.shadow {
+		if lv := &v.limits[i]; lv.reserved && !lv.Shadow {
 			parts = append(parts, lv.keyPart)
 		}
 	}

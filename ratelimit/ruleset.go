@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,8 +41,6 @@ type ruleView struct {
 	life   time.Duration         // of counters that nobody uses: see countersLife
 	shape  atomic.Pointer[Shape] // of its descriptors, once one was seen
 
-	onceHits sync.Once
-	hits     *HitCounters
 	override bool // it is a request's own limit
 
 	policies *policyViews // nil: no policy takes the place of the limit
@@ -59,7 +56,7 @@ type LimitView struct {
 	label   string // the operator's name for it, possibly empty
 	Name    string // in messages: "domain/path" or "domain/path:label"
 	keyPart string
-	shadow  bool
+	Shadow  bool // it counts, and refuses nothing
 	// reserved: requests reserve units of it.
 	reserved bool
 	current  []byte // encoded RateLimit
@@ -307,7 +304,7 @@ func newLimitView(r *descriptors.Rule, rl *descriptors.RuleLimit, conf *Config) 
 		label:   rl.Name,
 		Name:    name,
 		keyPart: rl.KeyPart,
-		shadow:  rl.Shadow || r.Shadow,
+		Shadow:  rl.Shadow || r.Shadow,
 
 		reserved: rl.Reserved,
 

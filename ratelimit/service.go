@@ -107,8 +107,10 @@ func (s *Service) SetRules(set *descriptors.Set) error {
 	rules, gone := newRuleset(set, old, &s.conf)
 	s.rules.Store(rules)
 	s.conf.Metrics.loaded(rules, gone)
-	if s.conf.Hits != nil {
-		s.conf.Hits.RulesLoaded(set)
+	for _, sink := range s.conf.Sinks {
+		if sink, ok := sink.(RulesSink); ok {
+			sink.RulesLoaded(set)
+		}
 	}
 	if old != nil && !old.awaited {
 		s.noteRules(set, old.set)

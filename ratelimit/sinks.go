@@ -1,9 +1,20 @@
 package ratelimit
 
+import "github.com/headgate-rls/headgate/descriptors"
+
 // A Sink reads the decisions of calls when they are complete. It must not change them. See is called once for each
 // call, by several goroutines at once, and must not keep its arguments. A call that failed before anything was decided
 // has no decisions.
 type Sink interface{ See(*Batch, *Call) }
+
+// Rules returns the rules by which the calls are decided.
+func (b *Batch) Rules() *descriptors.Set { return b.rules.set }
+
+// A RulesSink is a [Sink] that hears which rules are in force.
+type RulesSink interface {
+	Sink
+	RulesLoaded(set *descriptors.Set)
+}
 
 // A sink is a reader in this package: it writes a part of the response, counts, a line of the log, or a span.
 type sink struct {
@@ -20,7 +31,6 @@ var sinks = []sink{
 	{see: addHeaders, wanted: served},
 	{see: addMetadata, wanted: func(c *Config) bool { return served(c) && c.Encoder != unsent{} }},
 	{see: countDecisions, wanted: served},
-	{see: countHits, wanted: func(c *Config) bool { return c.Hits != nil }},
 	{see: countByPolicy, wanted: func(c *Config) bool { return c.Policies != nil }},
 	{see: coverDescriptors, wanted: served},
 	{see: warnOfUnknownDomain, wanted: served},

@@ -94,7 +94,8 @@ var cases = []benchCase{
 }
 
 func findCase(name string) (benchCase, error) {
-	for _, c := range slices.Concat(reloadCases, distanceCases, overviewBenchCases(), budgetCases(), []benchCase{curveCase}, cases) {
+	some := []benchCase{curveCase}
+	for _, c := range slices.Concat(reloadCases, distanceCases, overviewBenchCases(), budgetCases(), some, cases) {
 		if c.name == name {
 			return c, nil
 		}

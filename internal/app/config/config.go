@@ -464,10 +464,9 @@ func (c *Config) Decisions() ratelimit.Config {
 	d.OnBackendError, _ = descriptors.ParseFailurePolicy(c.OnBackendError) // the default for ByStore
 	d.OnOverload, _ = descriptors.ParseOverloadPolicy(c.OnOverload)
 	d.ShareAuto = c.LocalShare == "auto"
-	near, _ := strconv.ParseFloat(c.NearLimitRatio, 32)
 	d.PolicyMetrics, _ = policies.ParsePatterns(c.Policies.Metrics)
 	d.Timeout, d.Metadata, d.OwnerGrace = c.BackendTimeout, c.DynamicMetadata, c.OwnerGrace
-	d.NearLimit, d.LogKeys = float32(near), c.LogKeys != HashedKeys
+	d.LogKeys = c.LogKeys != HashedKeys
 	return d
 }
 

@@ -25,19 +25,21 @@ const (
 	maxHitLabel  = 2 << 10 // of one label
 )
 
-// Metrics are those of the reference. They implement [ratelimit.HitMetrics]. Series of hits are shared by all rules
+// Metrics are those of the reference. They are a [ratelimit.RulesSink]. Series of hits are shared by all rules
 // that have the same labels, as there, and go when no rule has them any more.
 type Metrics struct {
-	of       *ratelimit.Metrics // what services decide, which some metrics are made of
+	decided  *ratelimit.Metrics // which some metrics are made of
 	shadow   metrics.Counter
 	requests metrics.Counter
 	invalid  metrics.Counter
 	times    metrics.Histograms
 	rows     []metrics.Row
 
-	log    *slog.Logger
-	levels bool // whether series have all levels of a rule, for StatsD
-	warned atomic.Bool
+	log       *slog.Logger
+	levels    bool    // whether series have all levels of a rule, for StatsD
+	nearLimit float32 // the part of a limit from which hits are near it
+	warned    atomic.Bool
+	byRule    sync.Map // *hits by *descriptors.Rule, of rules whose labels have no values
 
 	mu     sync.RWMutex
 	series map[hitLabels]*hitSeries
@@ -52,7 +54,7 @@ func (l hitLabels) size() int { return len(l.domain) + len(l.key1) + len(l.key2)
 
 // A hitSeries is what is counted under some labels.
 type hitSeries struct {
-	ratelimit.HitCounters
+	hits
 	rules map[rule]bool // that count here; nil: requests, or domains without room, do
 }
 
@@ -62,20 +64,20 @@ const numHitStats = 5
 // hitStats are the statistics of hits: the table of what a series has.
 var hitStats = [numHitStats]struct {
 	name, help, ours string
-	value            func(*ratelimit.HitCounters) *atomic.Uint64
+	value            func(*hits) *atomic.Uint64
 }{
-	{"total_hits", "Hits that were asked for.", "", func(c *ratelimit.HitCounters) *atomic.Uint64 { return &c.Total }},
+	{"total_hits", "Hits that were asked for.", "", func(c *hits) *atomic.Uint64 { return &c.total }},
 	{"over_limit", "Hits beyond the limit, in shadow mode too.",
 		"`headgate_decisions_total{outcome=~\"over_limit|shadow_over_limit\"}`, in descriptors",
-		func(c *ratelimit.HitCounters) *atomic.Uint64 { return &c.Over }},
+		func(c *hits) *atomic.Uint64 { return &c.over }},
 	{"near_limit", "Hits between --near-limit-ratio of the limit and the limit.", "",
-		func(c *ratelimit.HitCounters) *atomic.Uint64 { return &c.Near }},
+		func(c *hits) *atomic.Uint64 { return &c.near }},
 	{"within_limit", "Hits of descriptors that were admitted.",
 		"`headgate_decisions_total{outcome=\"ok\"}`, in descriptors",
-		func(c *ratelimit.HitCounters) *atomic.Uint64 { return &c.Within }},
+		func(c *hits) *atomic.Uint64 { return &c.within }},
 	{"shadow_mode", "Hits beyond a limit in shadow mode.",
 		"`headgate_decisions_total{outcome=\"shadow_over_limit\"}`, in descriptors",
-		func(c *ratelimit.HitCounters) *atomic.Uint64 { return &c.Shadow }},
+		func(c *hits) *atomic.Uint64 { return &c.shadow }},
 }
 
 // A rule is what metrics call one.
@@ -94,10 +96,11 @@ var figures = []struct {
 	{"ratelimit_localcache_evacuateCount", "headgate_denycache_evictions_total", false},
 }
 
-// New returns the metrics of the reference for services that count in of, too. levels says whether there is a series
-// for each level of a rule, as [Metrics.StatsD] has them; rows add them up.
-func New(of *ratelimit.Metrics, log *slog.Logger, levels bool) *Metrics {
-	m := &Metrics{of: of, log: log, levels: levels, series: map[hitLabels]*hitSeries{}}
+// New returns the metrics of the reference for services that count in decided, too. nearLimit is the part of a limit
+// from which hits are near it. levels says whether there is a series for each level of a rule, as [Metrics.StatsD] has
+// them; rows add them up.
+func New(decided *ratelimit.Metrics, log *slog.Logger, nearLimit float32, levels bool) *Metrics {
+	m := &Metrics{decided: decided, log: log, nearLimit: nearLimit, levels: levels, series: map[hitLabels]*hitSeries{}}
 	method := metrics.Closed("grpc_method", "ShouldRateLimit")
 	for i := range hitStats {
 		m.rows = append(m.rows, metrics.Row{Name: "ratelimit_service_rate_limit_" + hitStats[i].name, Help: hitStats[i].help,
@@ -108,18 +111,18 @@ func New(of *ratelimit.Metrics, log *slog.Logger, levels bool) *Metrics {
 	m.rows = append(m.rows,
 		m.shadow.Row("ratelimit_service_global_shadow_mode", "Requests that only --shadow-mode admitted."),
 		metrics.CounterOf("ratelimit_service_config_load_success", "Rules put in force.", func() int64 {
-			ok, _ := of.Loads()
+			ok, _ := decided.Loads()
 			return ok
 		}),
 		metrics.CounterOf("ratelimit_service_config_load_error", "Attempts to load rules that failed.", func() int64 {
-			_, failed := of.Loads()
+			_, failed := decided.Loads()
 			return failed
 		}),
 		metrics.Row{Name: "ratelimit_service_should_rate_limit_error",
 			Help: "Requests that the backend failed to decide, and invalid ones.",
 			Kind: metrics.IsCounter, Labels: metrics.Closed("err_type", "redis_error", "service_error"),
 			Each: func(emit metrics.Emit) {
-				emit([]string{"redis_error"}, float64(of.Degraded()), nil)
+				emit([]string{"redis_error"}, float64(decided.Degraded()), nil)
 				emit([]string{"service_error"}, float64(m.invalid.Value()), nil)
 			}},
 		metrics.Row{Name: "ratelimit_service_total_requests", Help: "Calls by gRPC.", Kind: metrics.IsCounter, Labels: method,
@@ -166,7 +169,7 @@ func (m *Metrics) Observe(next ratelimit.Observe) ratelimit.Observe {
 }
 
 // each emits a statistic of all series. Labels that are empty are left out.
-func (m *Metrics) each(value func(*ratelimit.HitCounters) *atomic.Uint64, emit metrics.Emit) {
+func (m *Metrics) each(value func(*hits) *atomic.Uint64, emit metrics.Emit) {
 	for l, n := range m.sums(value) {
 		labels := []string{l.domain, l.key1, l.key2}
 		switch {
@@ -180,33 +183,31 @@ func (m *Metrics) each(value func(*ratelimit.HitCounters) *atomic.Uint64, emit m
 }
 
 // sums returns a statistic of all series by the labels that Prometheus gets.
-func (m *Metrics) sums(value func(*ratelimit.HitCounters) *atomic.Uint64) map[hitLabels]uint64 {
+func (m *Metrics) sums(value func(*hits) *atomic.Uint64) map[hitLabels]uint64 {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	sums := make(map[hitLabels]uint64, len(m.series))
 	for l, s := range m.series {
 		l.rest = ""
-		sums[l] += value(&s.HitCounters).Load()
+		sums[l] += value(&s.hits).Load()
 	}
 	return sums
 }
 
-// GlobalShadow implements [ratelimit.HitMetrics].
-func (m *Metrics) GlobalShadow() { m.shadow.Inc() }
-
-// Hits implements [ratelimit.HitMetrics]. Beyond the bounds, hits are counted under their
-// domain alone, and beyond those of domains under none.
-func (m *Metrics) Hits(domain, of, label string) *ratelimit.HitCounters {
+// of returns the counters of a label: the rule's, or one with values of the request. path is that of the rule, "" if
+// the request brings the limit. Beyond the bounds, hits are counted under their domain alone, and beyond those of
+// domains under none.
+func (m *Metrics) of(domain, path, label string) *hits {
 	labels := labelsOfHits(domain, label)
 	if !m.levels {
 		labels.rest = ""
 	}
 	m.mu.RLock()
 	s := m.series[labels]
-	known := s != nil && (of == "" || s.rules[rule{domain, of}])
+	known := s != nil && (path == "" || s.rules[rule{domain, path}])
 	m.mu.RUnlock()
 	if known {
-		return &s.HitCounters
+		return &s.hits
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -219,15 +220,15 @@ func (m *Metrics) Hits(domain, of, label string) *ratelimit.HitCounters {
 		if s == nil {
 			continue
 		}
-		if of != "" {
+		if path != "" {
 			if s.rules == nil {
 				s.rules = map[rule]bool{}
 			}
-			s.rules[rule{domain, of}] = true
+			s.rules[rule{domain, path}] = true
 		}
-		return &s.HitCounters
+		return &s.hits
 	}
-	return new(ratelimit.HitCounters) // which nobody sees
+	return new(hits) // which nobody sees
 }
 
 // room says whether there may be one more series. Domains keep a tenth for themselves.
@@ -245,11 +246,12 @@ func (m *Metrics) room(l hitLabels) bool {
 	return false
 }
 
-// RulesLoaded implements [ratelimit.HitMetrics]: it drops the series of rules that are not in force, and those of
+// RulesLoaded implements [ratelimit.RulesSink]: it drops the series of rules that are not in force, and those of
 // requests.
 func (m *Metrics) RulesLoaded(set *descriptors.Set) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	defer m.byRule.Clear()
 	inForce := map[rule]bool{}
 	for _, s := range m.series {
 		for key := range s.rules {
@@ -301,7 +303,7 @@ func Table() string {
 		fmt.Fprintf(&b, "| `ratelimit_service_rate_limit_%s` | `domain`, `key1`, `key2` | %s | %s |\n", hitStats[i].name,
 			hitStats[i].help, strings.ReplaceAll(ours, "|", `\|`))
 	}
-	for _, row := range New(nil, nil, false).Rows()[numHitStats:] {
+	for _, row := range New(nil, nil, 0, false).Rows()[numHitStats:] {
 		var labels []string
 		for _, name := range row.Labels.Names() {
 			labels = append(labels, "`"+name+"`")

@@ -37,22 +37,22 @@ func TestLabelsOfHits(t *testing.T) {
 func TestHitsAreBounded(t *testing.T) {
 	const many = maxHitSeries * 5 / 4
 	for _, size := range []int{1, 2000} {
-		r := New(ratelimit.NewMetrics(), slog.New(slog.DiscardHandler), size == 1)
+		r := New(ratelimit.NewMetrics(), slog.New(slog.DiscardHandler), 0.8, size == 1)
 		for i := range many {
-			r.Hits("d", "", fmt.Sprintf("k_%d%s", i, strings.Repeat("x", size))).Total.Add(1)
+			r.of("d", "", fmt.Sprintf("k_%d%s", i, strings.Repeat("x", size))).total.Add(1)
 		}
 		if len(r.series) > maxHitSeries || r.bytes > maxHitBytes {
 			t.Errorf("%d series of %d bytes", len(r.series), r.bytes)
 		}
 		sum := uint64(0)
 		for _, s := range r.series {
-			sum += s.Total.Load()
+			sum += s.total.Load()
 		}
-		if other := r.series[hitLabels{domain: "d"}]; sum != many || other == nil || other.Total.Load() == 0 {
+		if other := r.series[hitLabels{domain: "d"}]; sum != many || other == nil || other.total.Load() == 0 {
 			t.Errorf("%d hits are counted, want %d", sum, many)
 		}
 		for i := range many { // domains of requests cannot fill the memory either
-			r.Hits(fmt.Sprint("d", i), "", "k").Total.Add(1)
+			r.of(fmt.Sprint("d", i), "", "k").total.Add(1)
 		}
 		if len(r.series) > maxHitSeries || r.bytes > maxHitBytes {
 			t.Errorf("after many domains: %d series of %d bytes", len(r.series), r.bytes)
@@ -68,13 +68,13 @@ func TestSeriesOfHitsGoWithTheirRules(t *testing.T) {
 		}
 		return set
 	}
-	r := New(ratelimit.NewMetrics(), slog.New(slog.DiscardHandler), false)
+	r := New(ratelimit.NewMetrics(), slog.New(slog.DiscardHandler), 0.8, false)
 	// Two rules share a series, since deeper levels have no label.
-	r.Hits("d", "a.b.x", "a.b.x").Total.Add(1)
-	r.Hits("d", "a.b.y", "a.b.y").Total.Add(2)
-	r.Hits("d", "", "a_1").Total.Add(1)
+	r.of("d", "a.b.x", "a.b.x").total.Add(1)
+	r.of("d", "a.b.y", "a.b.y").total.Add(2)
+	r.of("d", "", "a_1").total.Add(1)
 	shared := hitLabels{"d", "a", "b", ""}
-	if len(r.series) != 2 || r.series[shared].Total.Load() != 3 {
+	if len(r.series) != 2 || r.series[shared].total.Load() != 3 {
 		t.Fatalf("%v", r.series)
 	}
 	rule := "domain: d\ndescriptors: [{key: a, descriptors: [{key: b, descriptors: [{key: %s, rate_limit: {unit: day, " +
@@ -83,7 +83,7 @@ func TestSeriesOfHitsGoWithTheirRules(t *testing.T) {
 		r.RulesLoaded(load(fmt.Sprintf(rule, value)))
 	}
 	drop("y")
-	if len(r.series) != 1 || r.series[shared].Total.Load() != 3 || r.bytes != shared.size() {
+	if len(r.series) != 1 || r.series[shared].total.Load() != 3 || r.bytes != shared.size() {
 		t.Errorf("after one rule went: %v, %d bytes", r.series, r.bytes)
 	}
 	drop("z")
@@ -95,9 +95,9 @@ func TestSeriesOfHitsGoWithTheirRules(t *testing.T) {
 // StatsD has a series for each level of a rule, and Prometheus their sum.
 func TestLevelsBelowTheLabels(t *testing.T) {
 	for _, levels := range []bool{false, true} {
-		m := New(ratelimit.NewMetrics(), slog.New(slog.DiscardHandler), levels)
-		m.Hits("d", "", "a.b.c").Total.Add(1)
-		m.Hits("d", "", "a.b.e.f").Total.Add(2)
+		m := New(ratelimit.NewMetrics(), slog.New(slog.DiscardHandler), 0.8, levels)
+		m.of("d", "", "a.b.c").total.Add(1)
+		m.of("d", "", "a.b.e.f").total.Add(2)
 		read := func(each func(metrics.Emit)) map[string]float64 {
 			all := map[string]float64{}
 			each(func(labels []string, v float64, _ *metrics.Counts) {

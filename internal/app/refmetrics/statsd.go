@@ -28,7 +28,7 @@ func (m *Metrics) StatsD(figures []metrics.Row) (list []statsd.Metric) {
 				m.mu.RLock()
 				defer m.mu.RUnlock()
 				for l, s := range m.series {
-					emit([]string{l.domain, l.key1, l.key2, l.rest}, float64(hitStats[i].value(&s.HitCounters).Load()), nil)
+					emit([]string{l.domain, l.key1, l.key2, l.rest}, float64(hitStats[i].value(&s.hits).Load()), nil)
 				}
 			}}})
 	}

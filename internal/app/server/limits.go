@@ -73,8 +73,11 @@ func openLimits(ctx context.Context, s *server) (*limits, error) {
 		return nil, err
 	}
 	service := l.serviceConfig()
-	service.Metrics, service.Hits, service.Panics = metrics.decisions, metrics.hits(), panics
+	service.Metrics, service.Panics = metrics.decisions, panics
 	service.Sinks, service.RulesChanged = []ratelimit.Sink{l.watch}, l.watch.RulesChanged
+	if metrics.reference != nil {
+		service.Sinks = append(service.Sinks, metrics.reference)
+	}
 	s.complete(&service)
 	if l.service, err = ratelimit.New(service, l.rules.begin()); err != nil {
 		l.closeStore()

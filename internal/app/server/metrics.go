@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/app/candidate"
 	"github.com/headgate-rls/headgate/internal/app/capture"
+	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/persecond"
 	"github.com/headgate-rls/headgate/internal/app/refmetrics"
 	"github.com/headgate-rls/headgate/internal/app/statsd"
@@ -60,18 +61,11 @@ func Rows() []metrics.Row {
 			metrics.Build(buildName, "")})
 }
 
-// addReference adds the metrics of envoyproxy/ratelimit. levels are for StatsD.
-func (m *serverMetrics) addReference(log *slog.Logger, levels bool) {
-	m.reference = refmetrics.New(m.decisions, log, levels)
+// addReference adds the metrics of envoyproxy/ratelimit.
+func (m *serverMetrics) addReference(log *slog.Logger, conf *config.Config) {
+	near, _ := strconv.ParseFloat(conf.NearLimitRatio, 32) // checked
+	m.reference = refmetrics.New(m.decisions, log, float32(near), conf.StatsD.Address != "")
 	m.Add(m.reference.Rows()...)
-}
-
-// hits returns what services count hits in, or nil.
-func (m *serverMetrics) hits() ratelimit.HitMetrics {
-	if m.reference == nil {
-		return nil
-	}
-	return m.reference
 }
 
 // addFigures adds the metrics of a store and its layers, and of a second one for limits per second, if there is one.

@@ -53,7 +53,7 @@ type server struct {
 func Run(ctx context.Context, c Config) error {
 	metrics := newMetrics(c.Version)
 	if c.Settings.ReferenceMetrics {
-		metrics.addReference(c.Log, c.Settings.StatsD.Address != "")
+		metrics.addReference(c.Log, c.Settings)
 	}
 	s := &server{
 		conf: c.Settings, log: c.Log, version: c.Version,
