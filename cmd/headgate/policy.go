@@ -48,7 +48,7 @@ func policyStoreCommand(cmd *cobra.Command, count cobra.PositionalArgs,
 	return eitherCommand(cmd, policyDatabase, &api.Slots, count, func(ctx context.Context, conf *config.Config,
 		log *slog.Logger, args []string) error {
 		if conf == nil {
-			return run(ctx, table.NewEditor(remotePolicies{api: &api}, nil), args)
+			return run(ctx, table.NewEditor(remotePolicies{api: &api, warn: cmd.ErrOrStderr()}, nil), args)
 		}
 		store, err := server.OpenPolicies(&conf.Policies, true, log)
 		if err != nil {

@@ -342,9 +342,19 @@ func TestPolicyOfARunningService(t *testing.T) {
 	run("client:alice by=admin-token: none -> sliding_window limit=2 window=1m version=1", 0, "history", "client:alice")
 	run("1 removed", 0, "delete", "client:alice")
 	run("there is no such policy", 3, "delete", "client:alice")
+	const unused = "warning: user:bob: no rule in force uses this policy"
+	run(unused, 0, "set", "user:bob", "--limit", "2", "--window", "1m", "--dry-run")
+	run(unused, 0, "set", "user:bob", "--limit", "2", "--window", "1m")
+	run(unused, 0, "set", "user:bob", "--limit", "3", "--window", "1m", "--format", "json")
+	if code, out := headgate(t, "policy", "set", "client:carol", "--limit", "2", "--window", "1m"); code != 0 ||
+		strings.Contains(out, "warning") {
+		t.Errorf("a policy that a rule uses has a warning: %d %s", code, out)
+	}
 	run("--limit is missing", 1, "set", "a")
 	off := startServe(t, "--example")
 	run("policies are off", 2, "get", "a", "--addr", "http://"+off.HTTP)
 	t.Setenv("HEADGATE_HTTP", "127.0.0.1:1")
 	run("--policies names the database instead", 2, "get", "a")
+	file := filepath.Join(t.TempDir(), "none.csv")
+	run("headgate: open "+file+": no such file or directory\n", 2, "import", file)
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -123,6 +124,9 @@ func policyCells(p *table.Policy) []string {
 func readCSVPolicies(name string, in io.Reader) ([]table.Edit, error) {
 	r := csv.NewReader(in)
 	head, err := r.Read()
+	if errors.Is(err, io.EOF) {
+		err = errors.New("the file is empty; its first line must be " + strings.Join(policyColumns, ","))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

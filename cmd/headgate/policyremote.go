@@ -3,10 +3,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -22,6 +24,8 @@ import (
 type remotePolicies struct {
 	table.Store
 	api *client.Admin
+	// warn prints what the service warns of after a change, such as a policy that no rule uses.
+	warn io.Writer
 }
 
 const policiesPath = "/admin/policies"
@@ -173,8 +177,17 @@ func (r remotePolicies) Apply(ctx context.Context, edits []table.Edit, _ string,
 	case exists:
 		method, path = http.MethodPut, policyPath(e.Key)
 	}
-	if err := r.api.Call(ctx, method, path+query, sent, new(json.RawMessage)); err != nil {
+	var answer struct {
+		Warning string `json:"warning"`
+		After   struct {
+			Warning string `json:"warning"`
+		} `json:"after"` // of a dry run
+	}
+	if err := r.api.Call(ctx, method, path+query, sent, &answer); err != nil {
 		return nil, err
+	}
+	if warning := cmp.Or(answer.Warning, answer.After.Warning); warning != "" {
+		fmt.Fprintf(r.warn, "headgate: warning: %s: %s\n", e.Key, warning)
 	}
 	if e.Remove {
 		return []table.Outcome{out}, nil

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
@@ -72,7 +73,8 @@ func eitherCommand(cmd *cobra.Command, database []string, api *client.Slots, cou
 			return run(ctx, conf, log, given)
 		}
 		err := run(ctx, nil, log, given)
-		if err != nil && !service && !errors.As(err, new(*client.Refusal)) && codeOf(cmd, err) == exitError {
+		if err != nil && !service && !errors.As(err, new(*client.Refusal)) && !errors.As(err, new(*fs.PathError)) &&
+			codeOf(cmd, err) == exitError {
 			err = fmt.Errorf("%w; --%s names the database instead", err, database[0])
 		}
 		return err
