@@ -54,10 +54,13 @@ not known.`,
 	}
 	cmd.MarkFlagsMutuallyExclusive("key", "request-id")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if opt.key != "" || opt.requestID != "" {
-			return noArgs(cmd, args)
+		switch {
+		case opt.key == "" && opt.requestID == "":
+			return atLeast(2)(cmd, args)
+		case len(args) > 0:
+			return fmt.Errorf("%q: with --key or --request-id, headgate explain takes no DOMAIN and no KEY=VALUE", args[0])
 		}
-		return atLeast(2)(cmd, args)
+		return nil
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		e, err := opt.explain(cmd.Context(), &api, args)

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,6 +28,17 @@ func flagError(cmd *cobra.Command, err error) error {
 			name, _, _ = strings.Cut(letters, "=") // -rules for --rules
 		}
 		return fmt.Errorf("%w%s", err, didYouMean("--", name, flagNames(cmd)))
+	}
+	return err
+}
+
+// bothGiven finds cobra's words for flags of which a command takes one. In its own words they are a riddle.
+var bothGiven = regexp.MustCompile(`^if any flags in the group .* none of the others can be; \[(.*)\] were all set$`)
+
+// usageError says in plain words what is wrong with the flags together.
+func usageError(err error) error {
+	if m := bothGiven.FindStringSubmatch(err.Error()); m != nil {
+		return fmt.Errorf("--%s: give one of them only", strings.ReplaceAll(m[1], " ", ", --"))
 	}
 	return err
 }

@@ -49,6 +49,11 @@ func TestBadCommandLinesAreExplained(t *testing.T) {
 		{"serv", `unknown command "serv" for "headgate"; did you mean serve?`},
 		{"slots reconcil", `unknown command "reconcil" for "headgate slots"; did you mean reconcile?`},
 		{"slots reconcile --repare", "unknown flag: --repare; did you mean --repair?"},
+		{"ask d k=v --hits -1", `--hits: "-1" is not a valid uint32: want a whole number from 0 to 4294967295`},
+		{"ask d k=v --addr :1 --rules x", "--addr, --rules: give one of them only"},
+		{"policy list --addr http://a --policies sqlite:p", "--addr, --policies: give one of them only"},
+		{"explain --key a --request-id b", "--key, --request-id: give one of them only"},
+		{"explain d k=v --key a", `"d": with --key or --request-id, headgate explain takes no DOMAIN and no KEY=VALUE`},
 		{"ask d k=v --adr x", "unknown flag: --adr; did you mean --addr?"},
 		{"check x --formt json", "unknown flag: --formt; did you mean --format?"},
 		{admin + "--admin-tls-cert none --admin-tls-key " + key, "--admin-tls-cert none, --admin-tls-key " + key +

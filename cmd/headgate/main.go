@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	case err == nil:
 		return exitOK
 	case !begun:
-		err = inputError{err}
+		err = inputError{usageError(err)}
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		err = errInterrupted
 	}

@@ -315,7 +315,7 @@ func set(fs *pflag.FlagSet, f *pflag.Flag, values []string) error {
 var wants = map[string]string{
 	"bool":     ": want true or false",
 	"int":      ": want a whole number",
-	"uint32":   ": want a whole number",
+	"uint32":   ": want a whole number from 0 to 4294967295",
 	"duration": ": want a duration such as 500ms, 5s or 2m",
 }
 
