@@ -159,6 +159,8 @@ func (c *Config) LeftOut() string {
 			}
 			b.WriteString("\n")
 		}
+		b.WriteString("Known are remote_address, source_cluster, destination_cluster, method, host, authority,\n" +
+			"path, generic_key with one value, and names of headers with a hyphen, such as x-user.\n")
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
