@@ -276,7 +276,7 @@ func TestSeveralSources(t *testing.T) {
 	}
 	if set, got := load(false, rule("a"), rule("b")); set != nil ||
 		got != "1.yaml:1:9: domain \"d\" is already in 0.yaml; put its rules into one file, or allow merging domains "+
-			"(--merge-domains) (at d)\n" {
+			"(--merge-domains; headgate ratelimit: MERGE_DOMAIN_CONFIG=true) (at d)\n" {
 		t.Error(got)
 	}
 	if set, got := load(true, rule("b"), rule("a")); got != "" || len(set.Rules()) != 2 || set.Rules()[0].Path != "b" {

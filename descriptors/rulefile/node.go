@@ -118,7 +118,11 @@ type pair struct {
 func (l *loader) mapping(n *yaml.Node, t *twig, what string) ([]pair, bool) {
 	n = l.follow(n)
 	if n.Kind != yaml.MappingNode {
-		l.errorf(n, t, "%s must be a mapping of keys to values, not %s", what, describe(n))
+		hint := ""
+		if what == levelFile.what {
+			hint = "; a file of rules starts with `domain: NAME`"
+		}
+		l.errorf(n, t, "%s must be a mapping of keys to values, not %s%s", what, describe(n), hint)
 		return nil, false
 	}
 	out := pairs{list: make([]pair, 0, len(n.Content)/2)}

@@ -113,6 +113,8 @@ func TestBadFiles(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", "t.yaml: the file is empty"},
 		{"rules: [", "t.yaml:1: not valid YAML"},
+		{"domain: d\ndescriptors: [{key: a}]\n", "t.yaml: this is a file of rules; headgate test wants a file of tests"},
+		{"resources: [{path: /a}]\n", "t.yaml: this is a file of rules"},
 		{"rules: [shop.yaml]\n", "tests is missing"},
 		{"tests: [{steps: []}]\n", "rules is missing"},
 		{"rules: [shop.yaml]\ntests:\n- name: x\n", "t.yaml:3: the test \"x\" has no steps"},

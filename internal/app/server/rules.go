@@ -86,7 +86,8 @@ func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger,
 	if bad, ok := errors.AsType[*files.LoadError](err); ok {
 		err = files.ProblemsError(bad.Problems)
 		if !skip {
-			err = fmt.Errorf("%w\nto start without the domains of such files: --rules-errors skip", err)
+			err = fmt.Errorf("%w\nto start without the domains of such files: --rules-errors skip "+
+				"(HEADGATE_RULES_ERRORS=skip)", err)
 		}
 		return nil, err
 	}

@@ -114,7 +114,7 @@ func TestStartWithBrokenRuleFile(t *testing.T) {
 	put(t, pay, payBroken)
 	put(t, filepath.Join(dir, "shop.yaml"), shopRules)
 	if text := startError(t, "--rules", dir); !strings.Contains(text, "fortnight") ||
-		!strings.Contains(text, "--rules-errors skip") {
+		!strings.Contains(text, "--rules-errors skip (HEADGATE_RULES_ERRORS=skip)") {
 		t.Errorf("by default: %s", text)
 	}
 	r := startServe(t, "--rules", dir, "--rules-errors", "skip")

@@ -33,7 +33,7 @@ func (ready Readiness) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, p := range ready.Parts() {
 		state := "ok"
 		if p.Problem != "" {
-			state = p.Problem
+			state = strings.Join(strings.Fields(p.Problem), " ") // one line, also of a driver's several
 		}
 		fmt.Fprintf(&all, "%s: %s\n", p.Name, state)
 		if p.Problem != "" && !p.Serving && wrong.Len() == 0 {
