@@ -51,6 +51,7 @@ func TestParseRefuses(t *testing.T) {
 		{"db2://secret@host/x", `"db2"`},
 		{"jdbc:sqlserver://host;password=secret", `"sqlserver"`},
 		{"sqlite:", "want sqlite:PATH"},
+		{"sqlite://x.db", "write sqlite:x.db"},
 		{"sqlite:x?synchronous=off", "want full or normal"},
 		{"sqlite:x?mode=ro", `"mode"`},
 		{"postgres://u:se cret@host/x", "cannot be read"},

@@ -51,6 +51,9 @@ func parseSQLite(address string, c Config) (*source, error) {
 	if path == "" {
 		return nil, errors.New("database url: want sqlite:PATH, or sqlite::memory: for a database in memory")
 	}
+	if host, found := strings.CutPrefix(path, "//"); found && !strings.HasPrefix(host, "/") {
+		return nil, fmt.Errorf("database url: sqlite:%s names a host, and a file has none; write sqlite:%s", path, host)
+	}
 	if c.Relaxed {
 		synchronous = "normal"
 	}
