@@ -224,11 +224,15 @@ func (r *Rule) shadowText(too bool) string {
 }
 
 // LimitText renders a limit's figures as people say them: 600/5m, sliding_log 100/1h, token_bucket 10/1s burst 20,
-// 5 in flight.
+// 1000/calendar month Europe/Berlin, 5 in flight.
 func LimitText(l *limit.Limit) string {
 	s := l.Spec()
 	if l.Is(limit.Leased) {
 		return fmt.Sprintf("%d in flight", s.Max)
+	}
+	if s.Calendar { // its months have not the 720h that the window says
+		unit, _ := units.Of(s.Window)
+		return strings.TrimSuffix(fmt.Sprintf("%d/calendar %s %v", s.Max, unit.Name, s.Zone), " UTC")
 	}
 	text := fmt.Sprintf("%d/%s", s.Max, units.Format(s.Window))
 	if s.Algorithm != limit.FixedWindow {
@@ -237,7 +241,7 @@ func LimitText(l *limit.Limit) string {
 	if s.Algorithm.Is(limit.Refilled) {
 		text += fmt.Sprintf(" burst %d", s.Burst)
 	}
-	return text + strings.TrimSuffix(calendar(&s), " time_zone=UTC")
+	return text
 }
 
 // brief renders when tiers apply and what they do: "in flight > 5: status 503".
