@@ -44,7 +44,8 @@ database user who may change the schema. headgate continues a schema history of 
 		all := schemas(conf, log)
 		if len(all) == 0 {
 			return inputError{errors.New("no database with a schema: set --slots, --policies or --backend, HEADGATE_SLOTS, " +
-				"HEADGATE_POLICIES or HEADGATE_BACKEND, or slots:, policies: or backend: in the --config file")}
+				"HEADGATE_POLICIES or HEADGATE_BACKEND, or slots:, policies: or backend: in the --config file; " +
+				"redis:// and memory:// need no migration")}
 		}
 		ctx, cancel := context.WithTimeout(ctx, migrateWithin)
 		defer cancel()

@@ -268,7 +268,7 @@ func TestMaxDelay(t *testing.T) {
 
 func TestNoDefaultConfig(t *testing.T) {
 	real(t).do(t, "POST", "/api/v1/slots", `{"eventId":"q","requestedTime":"2025-06-01T12:00:00Z"}`).Is(t, 404).Says(t,
-		`no active config is named "default"; POST /admin/rate-limit/config`)
+		`no active config is named "default"; POST /admin/rate-limit/config makes one, and so does headgate slots config set`)
 }
 
 // Clients send fields of their own, and null for what they leave out.

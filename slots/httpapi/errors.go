@@ -52,7 +52,8 @@ func explain(err error) explanation {
 	case errors.As(err, &field):
 		return explanation{status: http.StatusBadRequest, message: field.Error()}
 	case errors.As(err, &config):
-		return explanation{status: http.StatusNotFound, message: config.Error() + "; POST /admin/rate-limit/config makes one"}
+		return explanation{status: http.StatusNotFound, message: config.Error() +
+			"; POST /admin/rate-limit/config makes one, and so does headgate slots config set"}
 	case errors.Is(err, slots.ErrSlotNotFound):
 		return explanation{status: http.StatusNotFound, message: slots.ErrSlotNotFound.Error()}
 	case errors.Is(err, slots.ErrScopeInUse):
