@@ -164,7 +164,12 @@ func (f *file) open(stdin *os.File, sizes map[string]int64) (err error) {
 		}
 	}
 	f.counted.Reader = f.from
-	if info, err := f.from.Stat(); err == nil && info.Mode().IsRegular() {
+	info, err := f.from.Stat()
+	switch {
+	case err != nil:
+	case info.IsDir():
+		return wrong("%s is a directory; name the files in it", f.name)
+	case info.Mode().IsRegular():
 		if _, again := sizes[f.name]; !again {
 			sizes[f.name] = info.Size()
 		}

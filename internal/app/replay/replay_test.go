@@ -462,6 +462,11 @@ func TestWrongInput(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
+	dir := t.TempDir()
+	_, err := Run(t.Context(), Options{Files: []string{dir}, New: perMinute(t, 4)})
+	if bad := new(InputError); !errors.As(err, &bad) || err.Error() != dir+" is a directory; name the files in it" {
+		t.Errorf("a directory: %v", err)
+	}
 }
 
 // A page says the same, and names in it are text.

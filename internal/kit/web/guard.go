@@ -211,7 +211,7 @@ func (g *Guard) admits(r *http.Request) (caller, reason string, err error) {
 	case caller != "":
 		return caller, "", nil
 	case g.verify == nil || strings.Count(text, ".") != 2:
-		return "", "wrong token", g.refusal()
+		return "", "wrong token", g.wrong()
 	}
 	subject, err := g.verify(r.Context(), text)
 	switch {
@@ -221,6 +221,14 @@ func (g *Guard) admits(r *http.Request) (caller, reason string, err error) {
 		return "", "bad JWT", fmt.Errorf("the JWT is refused: %w", err)
 	}
 	return printable("jwt:" + subject), "", nil
+}
+
+// wrong says what a request needs that has sent something else.
+func (g *Guard) wrong() error {
+	if len(g.tokens) == 0 {
+		return g.refusal()
+	}
+	return fmt.Errorf("%w; the token that was sent is another one", g.refusal())
 }
 
 // refusal says what a request needs.

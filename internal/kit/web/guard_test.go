@@ -86,7 +86,7 @@ func TestGuardAdmitsOnlyTheConfigured(t *testing.T) {
 		{"the token", token, authorization("Bearer s3cret/token=="), 204, ""},
 		{"the scheme in other letters", token, authorization("bearer  s3cret/token=="), 204, ""},
 		{"no token", token, nil, 401, "the token in HEADGATE_ADMIN_TOKEN"},
-		{"another token", token, authorization("Bearer s3cret/token="), 401, ""},
+		{"another token", token, authorization("Bearer s3cret/token="), 401, "the token that was sent is another one"},
 		{"an empty token", token, authorization("Bearer"), 401, ""},
 		{"another scheme", token, authorization("Basic s3cret/token=="), 401, ""},
 		{"the token twice", token, authorization("Bearer s3cret/token==", "Bearer s3cret/token=="), 401, ""},

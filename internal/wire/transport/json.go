@@ -94,6 +94,9 @@ func decodeJSON(body []byte, req *ratelimit.Request) error {
 	if n := objects(body); n > maxObjects {
 		return fmt.Errorf("body has %d objects; at most %d are read", n, maxObjects)
 	}
+	if len(body) == 0 {
+		return errors.New("body is empty; POST a RateLimitRequest in JSON, which has a domain and descriptors")
+	}
 	message := new(rls.RateLimitRequest)
 	if err := protojson.Unmarshal(body, message); err != nil {
 		return fmt.Errorf("body is not a RateLimitRequest in JSON: %w", err)
