@@ -25,7 +25,7 @@ var Differences = []Difference{
 	{
 		What:      "a domain with several rules",
 		Reference: "charges a refused request to all of its descriptors",
-		Headgate:  "charges it to none, unless `--charge each`",
+		Headgate:  "charges it to none, unless `--charge each`, which `headgate ratelimit` sets",
 		domain: func(d *descriptors.DomainSpec) string {
 			if limiting(d.Rules) > 1 {
 				return "a request that one of the domain's rules refuses"
