@@ -155,12 +155,12 @@ func TestRefusedRulesSayWhatToDo(t *testing.T) {
 	}{
 		"old":        {change: func(o *Options) { o.Version = Version{1, 35} }, want: "envoy 1.35 is too old"},
 		"very old":   {change: func(o *Options) { o.Version = Version{0, 99} }, want: "from 1.36 on"},
-		"no address": {change: func(o *Options) { o.Address = nil }, want: "the address of headgate is missing"},
+		"no address": {change: func(o *Options) { o.Address = nil }, want: "the address of headgate is missing (--address)"},
 		"no port": {change: func(o *Options) { o.Services = []string{"headgate"} },
 			want: `must be host:port or unix:PATH, not "headgate"`},
-		"bad port": {change: func(o *Options) { o.Upstream = "app:70000" }, want: "the address of the application"},
+		"bad port": {change: func(o *Options) { o.Upstream = "app:70000" }, want: "the address of the application (--upstream): "},
 		"no path":  {change: func(o *Options) { o.Address = []string{"unix:"} }, want: "has no path"},
-		"listen":   {change: func(o *Options) { o.Listen = 70000 }, want: "70000 is not a port"},
+		"listen":   {change: func(o *Options) { o.Listen = 70000 }, want: "--listen: 70000 is not a port"},
 		"oldest": {rules: "domain: d\ndescriptors:\n- {key: x-user, rate_limit: {unit: hour, requests_per_unit: 9}, " +
 			"reserve: {amount: 3, match: oldest}}\n", want: "the rule x-user has match: oldest"},
 		"no lease key":   {change: func(o *Options) { o.LeaseKey = "" }, want: "needs a key"},

@@ -110,25 +110,25 @@ func (o *Options) check() error {
 			o.Version, Oldest)
 	}
 	for _, a := range []struct {
-		what string
-		list []string
+		what, flag string
+		list       []string
 	}{
-		{"the address of headgate", o.Address},
-		{"the address of its access log service", o.Services},
-		{"the address of the application", []string{o.Upstream}},
-		{"the address of Envoy's admin pages", []string{o.Admin}},
+		{"the address of headgate", "--address", o.Address},
+		{"the address of its access log service", "--services", o.Services},
+		{"the address of the application", "--upstream", []string{o.Upstream}},
+		{"the address of Envoy's admin pages", "--admin", []string{o.Admin}},
 	} {
 		if len(a.list) == 0 {
-			wrong("%s is missing", a.what)
+			wrong("%s is missing (%s)", a.what, a.flag)
 		}
 		for _, s := range a.list {
 			if _, err := address(s); err != nil {
-				wrong("%s: %w", a.what, err)
+				wrong("%s (%s): %w", a.what, a.flag, err)
 			}
 		}
 	}
 	if o.Listen < 0 || o.Listen > 65535 {
-		wrong("listen: %d is not a port", o.Listen)
+		wrong("--listen: %d is not a port", o.Listen)
 	}
 	if o.LeaseKey == "" {
 		wrong("the lease needs a key in dynamic metadata")
