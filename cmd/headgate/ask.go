@@ -41,8 +41,8 @@ func askCommand() *cobra.Command {
 Each KEY=VALUE list is one descriptor. A comma in a value is written \,
 
 One line is printed per answer, or with --format json an array with an element for
-each. The exit code is 0 if every answer is OK, 3 if
-any is OVER_LIMIT, and 2 if any request gets no answer.`,
+each. "no limit" means that no limit applies; headgate explain says why. The exit code is
+0 if every answer is OK, 3 if any is OVER_LIMIT, and 2 if any request gets no answer.`,
 		Example: `  headgate ask example client=alice
   headgate ask shop tenant=acme,path=/pay tenant=acme -n 5
   headgate ask shop tenant=acme --rules rules/ -n 700

@@ -21,9 +21,9 @@ asked, and what must be answered. Time is virtual, and the counters are in memor
 
 The exit code is 0 if all tests pass, 3 if one fails, 1 if a file is wrong, and 2 if
 one cannot be read. docs/change.md has the fields of steps.`,
-		Example: `  headgate test rules/*_test.yaml
-  headgate test shop_test.yaml --run burst
-  headgate test shop_test.yaml --format junit >report.xml`,
+		Example: `  headgate test tests/*.test.yaml
+  headgate test shop.test.yaml --run burst
+  headgate test shop.test.yaml --format junit >report.xml`,
 		Args: atLeast(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var results []ruletest.Result
