@@ -28,8 +28,9 @@ type knownKeys struct {
 	swept  atomic.Int64 // when idle ones were last looked for, as a limit.Instant
 	logged minutely     // that there are others
 	shards [16]struct {
-		mu    sync.Mutex
-		until map[uint64]limit.Instant // by the hash of a group, when an unused counter of it has expired
+		mu      sync.Mutex
+		until   map[uint64]limit.Instant // by the hash of a group, when an unused counter of it has expired
+		longest time.Duration            // that a counter takes to expire; what is further ahead is of another clock
 	}
 }
 
@@ -58,9 +59,10 @@ func (k *keyBudget) admits(group string, takes bool, now limit.Instant, life tim
 	s := &k.shards[hash%uint64(len(k.shards))]
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.longest = max(s.longest, life)
 	switch until, known := s.until[hash]; {
 	case known && takes:
-		s.until[hash] = max(until, now.Add(life))
+		s.until[hash] = max(min(until, now.Add(s.longest)), now.Add(life))
 		return true
 	case known || !takes:
 		return known || k.used.Load() < k.most
@@ -85,14 +87,18 @@ func (e *engine) renewed(domain, rule string, key *limit.Key, life time.Duration
 // sweep drops values that nobody uses any more, unless it did so a moment ago.
 func (k *keyBudget) sweep(now limit.Instant, life time.Duration) {
 	last := k.swept.Load()
-	if now < limit.Instant(last).Add(max(life/8, time.Second)) || !k.swept.CompareAndSwap(last, int64(now)) {
+	if limit.Instant(last) <= now && now < limit.Instant(last).Add(max(life/8, time.Second)) ||
+		!k.swept.CompareAndSwap(last, int64(now)) {
 		return
 	}
 	for i := range k.shards {
 		s := &k.shards[i]
 		s.mu.Lock()
 		was := len(s.until)
-		maps.DeleteFunc(s.until, func(_ uint64, until limit.Instant) bool { return until <= now })
+		maps.DeleteFunc(s.until, func(hash uint64, until limit.Instant) bool {
+			s.until[hash] = min(until, now.Add(s.longest)) // the clock has stepped back
+			return until <= now
+		})
 		k.used.Add(int64(len(s.until) - was))
 		s.mu.Unlock()
 	}

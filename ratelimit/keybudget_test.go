@@ -92,6 +92,33 @@ func TestKeysThatNobodyUsesMakeRoom(t *testing.T) {
 	h.want(h.ask(desc("tenant=j")), "OVER: over/0")
 }
 
+// A clock that is a year ahead for a while has values keep their counters for no longer than others do afterwards.
+func TestKeysOfAClockThatStepsBackMakeRoom(t *testing.T) {
+	for name, later := range map[string]func(h *harness){
+		"nobody uses them": func(*harness) {},
+		"used once more":   func(h *harness) { h.ask(desc("tenant=a")); h.ask(desc("tenant=b")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := setup(t, fewKeys)
+			const year = limit.Instant(365 * 24 * time.Hour / time.Microsecond)
+			h.now += year
+			for _, v := range []string{"a", "b", "c", "d"} {
+				h.ask(desc("tenant=" + v))
+			}
+			h.now -= year
+			later(h)
+			h.ask(desc("tenant=e")) // finds no room, but looks for it
+			h.now = h.now.Add(130 * time.Second)
+			h.want(h.ask(desc("tenant=f")), "OK: ok/1")
+			h.want(h.ask(desc("tenant=g")), "OK: ok/1")
+			h.want(h.ask(desc("tenant=h")), "OK: ok/1")
+			h.want(h.ask(desc("tenant=i")), "OK: ok/1") // by the shared one
+			h.want(h.ask(desc("tenant=j")), "OK: ok/0")
+			h.want(h.ask(desc("tenant=h")), "OK: ok/0")
+		})
+	}
+}
+
 // What asks without taking, as the admin API does, makes no key.
 func TestLooksMakeNoKeys(t *testing.T) {
 	h := setup(t, fewKeys)

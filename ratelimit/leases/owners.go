@@ -12,14 +12,12 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// Leases of a proxy that is gone end before they expire. Each replica reports
-// to the registry which owners it has heard from (report), reads what all
-// replicas have reported (merge), and so finds the owners that no replica has
-// heard from for the grace time (gone).
+// Leases of a proxy that is gone end before they expire. Each replica reports to the registry which owners it has heard
+// from (report), reads what all replicas have reported (merge), and so finds the owners that no replica has heard from
+// for the grace time (gone).
 //
-// Only durations of this process's own clock decide who is gone: each report
-// changes a row of the table, and an owner counts as silent for as long as this
-// process has seen its row unchanged.
+// Only durations of this process's own clock decide who is gone: each report changes a row of the table, and an owner
+// counts as silent for as long as this process has seen its row unchanged.
 
 // maxOwners bounds the known owners. Leases of other owners are left to expire.
 const maxOwners = backends.MaxRows
@@ -197,9 +195,8 @@ func (s *owners) report(replica string) (rows []backends.Row, heard []OwnerID) {
 	return append(rows, backends.Row{Key: replicaRow + replica, Value: seq}), heard
 }
 
-// reported takes the result of a report. The owners of a failed report are in
-// the next one. If the table had no room for all rows, only the next merge shows
-// which rows are there.
+// reported takes the result of a report. The owners of a failed report are in the next one. If the table had no room
+// for all rows, only the next merge shows which rows are there.
 func (s *owners) reported(heard []OwnerID, failed, all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,8 +208,7 @@ func (s *owners) reported(heard []OwnerID, failed, all bool) {
 	}
 }
 
-// A row's value has these fields, in this order, and the name last, which may
-// contain anything.
+// A row's value has these fields, in this order, and the name last, which may contain anything.
 const ownerFields = 5
 
 func (o *owner) encode(replica, seq string) string {
@@ -223,8 +219,7 @@ func (o *owner) encode(replica, seq string) string {
 	return strings.Join([]string{seq, replica, watched, o.Peer, o.Name}, "\x00")
 }
 
-// decode takes over a row's value that was read at now, and returns the proxy
-// in it.
+// decode takes over a row's value that was read at now, and returns the proxy in it.
 func (o *owner) decode(value string, now time.Time) (p Proxy) {
 	f := strings.SplitN(value, "\x00", ownerFields)
 	if len(f) < ownerFields {
@@ -237,9 +232,8 @@ func (o *owner) decode(value string, now time.Time) (p Proxy) {
 	return Proxy{f[3], f[4]}
 }
 
-// merge takes over the table, as it was between asked and now. An owner that is
-// no longer in it was ended by another replica, unless this process has heard
-// from it since.
+// merge takes over the table, as it was between asked and now. An owner that is no longer in it was ended by another
+// replica, unless this process has heard from it since.
 func (s *owners) merge(rows []backends.Row, asked, now time.Time, every time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,18 +273,16 @@ func (s *owners) mergeOwner(id OwnerID, value string, now time.Time) {
 	}
 }
 
-// restartSilences starts the grace time of all owners anew, because the table
-// could not be read or written: whatever kept this process from it may have kept
-// others from reporting.
+// restartSilences starts the grace time of all owners anew, because the table could not be read or written: whatever
+// kept this process from it may have kept others from reporting.
 func (s *owners) restartSilences() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = time.Time{}
 }
 
-// gone returns the owners that no replica has heard from for the grace time, if
-// an access log of theirs was connected once: a proxy without one may be silent
-// during a long request. If the replica that heard from an owner last is silent
+// gone returns the owners that no replica has heard from for the grace time, if an access log of theirs was connected
+// once: a proxy without one may be silent during a long request. If the replica that heard from an owner last is silent
 // as well, it may be cut off from the store, so the owner gets twice the grace.
 func (s *owners) gone(asked time.Time, me string, grace time.Duration) (list []*owner) {
 	s.mu.Lock()
@@ -316,8 +308,7 @@ func (s *owners) gone(asked time.Time, me string, grace time.Duration) (list []*
 	return list
 }
 
-// stillGone reports whether no replica has heard from an owner since gone
-// returned it.
+// stillGone reports whether no replica has heard from an owner since gone returned it.
 func (s *owners) stillGone(gone *owner) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
