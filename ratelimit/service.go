@@ -58,7 +58,7 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 		Backend: conf.Backend, ServerClock: conf.Caps.ServerClock, Local: conf.Local, Now: conf.Now, Timeout: conf.Timeout,
 		Registry: conf.Registry, Signer: conf.Leases, Replica: conf.Replica, OwnerGrace: conf.OwnerGrace,
 		Log: conf.Log, Metrics: conf.Metrics, Panics: conf.Panics,
-		Ended:        func(holder string) { conf.ended(holder, Unsettled, 0) },
+		Returned:     s.conf.returned,
 		Renewed:      s.renewed,
 		Reservations: leases.Reservations{Grace: descriptors.ReserveGrace, Lost: s.lostCorrections},
 	})

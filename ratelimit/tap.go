@@ -16,6 +16,8 @@ type Tap interface {
 	// Ended reports that the request with a lease of this name has ended, and its cost if it had reservations and is
 	// settled. The first call counts; there may be more. A lease that expires gets no call.
 	Ended(holder string, how ReservationEnd, cost int64)
+	// Renewed reports that the request with a lease of this name is still in flight: it expires later.
+	Renewed(holder string)
 }
 
 // An Asked is a request and its answer, for a [Tap].
@@ -46,6 +48,17 @@ func (a *Asked) First() int {
 	return -1
 }
 
+// returned tells the taps that a lease was renewed or has ended.
+func (c *Config) returned(holder string, renewed bool) {
+	if !renewed {
+		c.ended(holder, Unsettled, 0)
+		return
+	}
+	for _, tap := range c.Taps {
+		tap.Renewed(holder)
+	}
+}
+
 // ended tells the taps that a request with a lease has ended.
 func (c *Config) ended(holder string, how ReservationEnd, cost int64) {
 	for _, tap := range c.Taps {
@@ -55,10 +68,7 @@ func (c *Config) ended(holder string, how ReservationEnd, cost int64) {
 
 // showTaps shows a call that was decided to the taps.
 func showTaps(b *Batch, c *Call) {
-	if c.Response.Err != nil || len(c.Decisions) == 0 {
-		return
-	}
-	if !slices.ContainsFunc(b.engine.conf.Taps, Tap.Active) {
+	if c.Response.Err != nil || len(c.Decisions) == 0 || !slices.ContainsFunc(b.engine.conf.Taps, Tap.Active) {
 		return
 	}
 	asked := Asked{Request: c.Request, At: limit.Instant(b.Instant()), Refused: c.Response.OverLimit,

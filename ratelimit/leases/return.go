@@ -15,8 +15,7 @@ type Action string
 const (
 	// Release ends the lease.
 	Release Action = "release"
-	// End is Release for callers that report each end a second time: a lease
-	// that has ended before is not an event.
+	// End is Release for callers that report each end a second time: a lease that has ended before is not an event.
 	End Action = "end"
 	// Renew moves the lease's end away.
 	Renew Action = "renew"
@@ -48,8 +47,7 @@ func (r *Return) Clear() {
 	r.Settling = r.Settling[:0]
 }
 
-// ErrNoHolder is the error for a token whose lease has no holder: it would end
-// other requests' leases.
+// ErrNoHolder is the error for a token whose lease has no holder: it would end other requests' leases.
 var ErrNoHolder = errors.New("the lease token has no holder")
 
 // Open reads a token into r, reusing its memory. A token that this signer did not make is
@@ -101,11 +99,10 @@ func (r *Return) addOps(a Action) {
 	}
 }
 
-// Settle takes over the backend's verdict on r's ops. It counts what became of
-// the lease under the domain that granted it, and queues what the backend could
-// not do. domain is for logs.
+// Settle takes over the backend's verdict on r's ops. It counts what became of the lease under the domain that granted
+// it, and queues what the backend could not do. domain is for logs.
 func (t *Tracker) Settle(domain string, r *Return, v *limit.Verdict) {
-	t.noteEnd(r)
+	t.noteReturn(r)
 	if v.Err != nil {
 		t.QueueReturn(r)
 		t.warn("leases could not be released; headgate retries until they expire", "domain", domain, "error", v.Err)
@@ -117,17 +114,16 @@ func (t *Tracker) Settle(domain string, r *Return, v *limit.Verdict) {
 	}
 }
 
-// noteEnd says that a lease has ended, if r ends it.
-func (t *Tracker) noteEnd(r *Return) {
-	if t.conf.Ended != nil && len(r.Ops) > 0 && r.Ops[0].Cost < 0 {
-		t.conf.Ended(r.Holder)
+// noteReturn says that r ends or renews a lease.
+func (t *Tracker) noteReturn(r *Return) {
+	if t.conf.Returned != nil && len(r.Ops) > 0 {
+		t.conf.Returned(r.Holder, r.Ops[0].Cost == 0)
 	}
 }
 
-// QueueReturn does r's ops in the background, and retries them until the lease
-// would have expired.
+// QueueReturn does r's ops in the background, and retries them until the lease would have expired.
 func (t *Tracker) QueueReturn(r *Return) {
-	t.noteEnd(r)
+	t.noteReturn(r)
 	t.store.takeLocal(r.Ops)
 	for i := range r.Ops {
 		t.releaser.push(&r.Ops[i], r.Domain, r.rules[i])
@@ -137,9 +133,8 @@ func (t *Tracker) QueueReturn(r *Return) {
 // maxOwnersReturned bounds what Apply returns: an access log is of one proxy.
 const maxOwnersReturned = 16
 
-// Apply does an action to the leases of tokens, which may be anything. What the
-// backend cannot do before ctx's deadline is done in the background. domain is
-// for logs. Apply returns whose leases they are, each owner once, in no order.
+// Apply does an action to the leases of tokens, which may be anything. What the backend cannot do before ctx's deadline
+// is done in the background. domain is for logs. Apply returns whose leases they are, each owner once, in no order.
 func (t *Tracker) Apply(ctx context.Context, domain string, a Action, tokens []string) (owners []OwnerID) {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
@@ -156,10 +151,9 @@ func (t *Tracker) Apply(ctx context.Context, domain string, a Action, tokens []s
 	return owners
 }
 
-// applyBatch asks the backend once, with each token as a request of its own: a
-// token has few ops, but several tokens may have more than a request may have.
+// applyBatch asks the backend once.
 func (t *Tracker) applyBatch(ctx context.Context, domain string, a Action, tokens []string) (owners []OwnerID) {
-	returns, reqs := make([]Return, 0, len(tokens)), make([]limit.Request, 0, len(tokens))
+	list := make([]Return, 0, len(tokens))
 	for _, token := range tokens {
 		var r Return
 		if err := t.Open(domain, token, &r); err != nil {
@@ -168,47 +162,45 @@ func (t *Tracker) applyBatch(ctx context.Context, domain string, a Action, token
 		if owner := r.Owner(); owner != (OwnerID{}) {
 			owners = append(owners, owner)
 		}
-		if t.Do(a, &r); len(r.Ops) > 0 {
-			returns, reqs = append(returns, r), append(reqs, limit.Request{Ops: r.Ops})
-		}
+		list = append(list, r)
 	}
-	if len(reqs) == 0 {
-		return owners
-	}
-	out := make([]limit.Verdict, len(reqs))
-	t.store.take(ctx, reqs, out)
-	for i := range returns {
-		t.Settle(domain, &returns[i], &out[i])
-	}
+	t.applyAll(ctx, domain, a, list)
 	return owners
 }
 
-// ApplyOwn does an action to leases that this process keeps itself, as [Tracker.Apply]
-// does by their tokens.
-func (t *Tracker) ApplyOwn(ctx context.Context, a Action, list ...Lease) {
-	for batch := range slices.Chunk(list, batchSize) {
-		returns, reqs := make([]Return, 0, len(batch)), make([]limit.Request, 0, len(batch))
-		for i := range batch {
-			r := Return{Lease: batch[i]}
-			if t.Do(a, &r); len(r.Ops) > 0 {
-				returns, reqs = append(returns, r), append(reqs, limit.Request{Ops: r.Ops})
-			}
+// applyAll asks the backend once, with each lease as a request of its own: a
+// lease has few ops, but several may have more than a request may have.
+func (t *Tracker) applyAll(ctx context.Context, domain string, a Action, list []Return) {
+	reqs := make([]limit.Request, 0, len(list))
+	for i := range list {
+		if t.Do(a, &list[i]); len(list[i].Ops) > 0 {
+			list[len(reqs)], reqs = list[i], append(reqs, limit.Request{Ops: list[i].Ops})
 		}
-		if len(reqs) == 0 {
-			continue
-		}
-		out := make([]limit.Verdict, len(reqs))
-		ctx, cancel := context.WithTimeout(ctx, t.store.timeout)
-		t.store.take(ctx, reqs, out)
-		cancel()
-		for i := range returns {
-			t.Settle(returns[i].Domain, &returns[i], &out[i])
-		}
+	}
+	if len(reqs) == 0 {
+		return
+	}
+	out := make([]limit.Verdict, len(reqs))
+	t.store.take(ctx, reqs, out)
+	for i := range out {
+		t.Settle(domain, &list[i], &out[i])
 	}
 }
 
-// Watch notes that an access log is open that has reported leases of the
-// owner's, until closed is called.
+// ApplyOwn does an action to leases that this process keeps itself, as [Tracker.Apply] does by their tokens.
+func (t *Tracker) ApplyOwn(ctx context.Context, a Action, list ...Lease) {
+	for batch := range slices.Chunk(list, batchSize) {
+		returns := make([]Return, len(batch))
+		for i := range batch {
+			returns[i].Lease = batch[i]
+		}
+		ctx, cancel := context.WithTimeout(ctx, t.store.timeout)
+		t.applyAll(ctx, batch[0].Domain, a, returns)
+		cancel()
+	}
+}
+
+// Watch notes that an access log is open that has reported leases of the owner's, until closed is called.
 func (t *Tracker) Watch(owner OwnerID) (closed func()) {
 	if !t.owners.watch(owner) {
 		return func() {}

@@ -16,28 +16,23 @@ import (
 // DefaultOwnerGrace is when a proxy counts as gone that no replica hears of.
 const DefaultOwnerGrace = 15 * time.Second
 
-// Config is what a Tracker needs. Backend, Local, Now, Log, Metrics and Timeout
-// are required.
+// Config is what a Tracker needs. Backend, Local, Now, Log, Metrics and Timeout are required.
 type Config struct {
-	// Backend counts leases. ServerClock says that it has a clock of its own;
-	// else Now is its clock.
+	// Backend counts leases. ServerClock says that it has a clock of its own; else Now is its clock.
 	Backend     backends.Backend
 	ServerClock bool
 	Now         func() limit.Instant
 	// Local has the leases that are granted while the backend fails.
 	Local backends.Backend
-	// Registry is what replicas share beside the counters. Without one,
-	// replicas know nothing of each other's proxies, and leases of a proxy that
-	// is gone are left to expire.
+	// Registry is what replicas share beside the counters. Without one, replicas know nothing of each other's proxies,
+	// and leases of a proxy that is gone are left to expire.
 	Registry backends.Registry
-	// Signer signs tokens. Replicas need the same secret; nil means a secret
-	// that the Registry keeps, or without a Registry one that only this process
-	// knows.
+	// Signer signs tokens. Replicas need the same secret; nil means a secret that the Registry keeps, or without a
+	// Registry one that only this process knows.
 	Signer *Signer
 	// Replica names this process in tokens.
 	Replica uint32
-	// OwnerGrace is how long a proxy counts as present that no replica hears
-	// from; default 15 s.
+	// OwnerGrace is how long a proxy counts as present that no replica hears from; default 15 s.
 	OwnerGrace time.Duration
 	// Timeout bounds each call to the backend.
 	Timeout time.Duration
@@ -45,8 +40,8 @@ type Config struct {
 	Log *slog.Logger
 	// Metrics counts what becomes of leases.
 	Metrics Metrics
-	// Ended, if set, is called with the holder of a lease that its caller has ended, perhaps more than once.
-	Ended func(holder string)
+	// Returned, if set, is called with the holder of a lease that its caller has ended or renewed, perhaps more than once.
+	Returned func(holder string, renewed bool)
 	// Renewed, if set, is called with the key of a renewed lease, the labels of its rule, and how long it lives now.
 	Renewed func(domain, rule string, key *limit.Key, life time.Duration)
 	// Panics are reported to it; nil means to the default logger.
@@ -55,9 +50,8 @@ type Config struct {
 	Reservations Reservations
 }
 
-// A Tracker knows the leases that have been granted: it ends, renews and counts
-// them, and ends those of proxies that are gone. Its methods may be called
-// concurrently.
+// A Tracker knows the leases that have been granted: it ends, renews and counts them, and ends those of proxies that
+// are gone. Its methods may be called concurrently.
 type Tracker struct {
 	conf     Config
 	store    store
@@ -107,18 +101,15 @@ func New(conf Config) *Tracker {
 	return t
 }
 
-// SetLongest sets the longest life of the leases that are granted from now on,
-// zero if none are.
+// SetLongest sets the longest life of the leases that are granted from now on, zero if none are.
 func (t *Tracker) SetLongest(ttl time.Duration) { t.longest.Store(int64(ttl)) }
 
 func (t *Tracker) longestLife() time.Duration { return time.Duration(t.longest.Load()) }
 
-// Close releases what is queued, until ctx ends. No other method may be called
-// after it.
+// Close releases what is queued, until ctx ends. No other method may be called after it.
 func (t *Tracker) Close(ctx context.Context) { t.releaser.close(ctx) }
 
-// record counts the outcome of an op that was to end or renew a lease. expired
-// says that the lease had expired at now.
+// record counts the outcome of an op that was to end or renew a lease. expired says that the lease had expired at now.
 func (t *Tracker) record(op *limit.Op, out *limit.Outcome, domain, rule string, expired bool, now limit.Instant) {
 	event := Unknown
 	if op.Cost < 0 {
@@ -180,9 +171,8 @@ func (t *Tracker) refreshEvery() time.Duration { return roundsPerRefresh * t.eve
 // roundsPerRefresh is after how many rounds all counts are read again.
 const roundsPerRefresh = roundsPerGrace
 
-// InFlight returns how many requests are in flight by rule, of all replicas
-// together, as far as this process knows, and whether it knows them all. It
-// does not ask the backend.
+// InFlight returns how many requests are in flight by rule, of all replicas together, as far as this process knows, and
+// whether it knows them all. It does not ask the backend.
 func (t *Tracker) InFlight() (list []InFlight, complete bool) {
 	return t.tally.byRule(t.wall(), t.refreshEvery())
 }

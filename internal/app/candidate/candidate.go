@@ -51,8 +51,8 @@ type Candidate struct {
 	figures
 
 	// Of the goroutine of Run.
-	leases map[string]leases.Lease // of the candidate, by the names of the live ones
-	swept  time.Time               // when those that have expired were last looked for
+	leases map[string]held // of the candidate, by the names of the live ones
+	swept  time.Time       // when those that have expired were last looked for
 	reqs   []*ratelimit.Request
 	resps  []*ratelimit.Response
 }
@@ -71,6 +71,12 @@ type state struct {
 	Error  string
 }
 
+// held is a lease of the candidate.
+type held struct {
+	leases.Lease
+	until limit.Instant // when it expires unless it is renewed once more
+}
+
 // New returns a candidate without rules.
 func New(c Config) (*Candidate, error) {
 	c.Service.Dry = true
@@ -81,7 +87,7 @@ func New(c Config) (*Candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Candidate{conf: c, service: s, queue: make(chan *job, maxQueued), leases: map[string]leases.Lease{}}
+	k := &Candidate{conf: c, service: s, queue: make(chan *job, maxQueued), leases: map[string]held{}}
 	k.jobs.New = func() any { return new(job) }
 	k.state.Store(new(state))
 	k.Rows() // names the labels
@@ -152,6 +158,16 @@ func (k *Candidate) Ended(holder string, how ratelimit.ReservationEnd, cost int6
 	k.push(j)
 }
 
+// Renewed implements [ratelimit.Tap].
+func (k *Candidate) Renewed(holder string) {
+	if k.rules.Load() == nil {
+		return
+	}
+	j := k.jobs.Get().(*job)
+	j.renewed, j.holder = true, strings.Clone(holder)
+	k.push(j)
+}
+
 func (k *Candidate) push(j *job) {
 	select {
 	case k.queue <- j:
@@ -193,18 +209,28 @@ func (k *Candidate) Run(ctx context.Context) {
 	}
 }
 
-// decide does jobs in their order: requests in a row are decided together.
+// decide does jobs in their order: requests in a row are decided together, and renewals in a row are done together.
 func (k *Candidate) decide(ctx context.Context, batch []*job) {
+	asks := func(j *job) bool { return !j.ended && !j.renewed }
+	renews := func(j *job) bool { return j.renewed }
 	for len(batch) > 0 {
-		n := 0
-		for n < len(batch) && !batch[n].ended {
-			n++
-		}
+		n := leading(batch, asks)
 		k.ask(ctx, batch[:n])
+		batch = batch[n:]
+		n = leading(batch, renews)
+		k.renew(ctx, batch[:n])
 		for batch = batch[n:]; len(batch) > 0 && batch[0].ended; batch = batch[1:] {
 			k.end(ctx, batch[0])
 		}
 	}
+}
+
+// leading returns how many jobs at the beginning of a batch are of a kind.
+func leading(batch []*job, kind func(*job) bool) int {
+	if n := slices.IndexFunc(batch, func(j *job) bool { return !kind(j) }); n >= 0 {
+		return n
+	}
+	return len(batch)
 }
 
 func (k *Candidate) ask(ctx context.Context, batch []*job) {
@@ -240,7 +266,7 @@ func (k *Candidate) keep(j *job) {
 	case j.holder == "" || len(k.leases) >= maxLeases: // nobody will report its end and its cost
 		k.finish(context.Background(), &lease, ratelimit.Unsettled, 0)
 	default:
-		k.leases[j.holder] = lease
+		k.leases[j.holder] = held{lease, lease.Until}
 	}
 }
 
@@ -259,10 +285,27 @@ func byToken(r leases.Reservation) bool { return !r.Oldest }
 
 func oldest(r leases.Reservation) bool { return r.Oldest }
 
+// renew renews the leases of requests whose live leases were renewed.
+func (k *Candidate) renew(ctx context.Context, batch []*job) {
+	var list []leases.Lease
+	for _, j := range batch {
+		lease, held := k.leases[j.holder]
+		if !held {
+			continue
+		}
+		list = append(list, lease.Lease)
+		lease.until = limit.InstantOf(time.Now()).Add(lease.Until.Sub(lease.Granted))
+		k.leases[j.holder] = lease
+	}
+	if len(list) > 0 {
+		k.service.Leases().ApplyOwn(ctx, leases.Renew, list...)
+	}
+}
+
 func (k *Candidate) end(ctx context.Context, j *job) {
 	if lease, held := k.leases[j.holder]; held {
 		delete(k.leases, j.holder)
-		k.finish(ctx, &lease, j.how, j.cost)
+		k.finish(ctx, &lease.Lease, j.how, j.cost)
 	}
 	if len(k.leases) <= maxLeases/2 || time.Since(k.swept) < time.Second {
 		return
@@ -270,7 +313,7 @@ func (k *Candidate) end(ctx context.Context, j *job) {
 	k.swept = time.Now()
 	now := limit.InstantOf(k.swept)
 	for name, lease := range k.leases {
-		if lease.Until < now { // its end was dropped
+		if lease.until < now { // its end was dropped
 			delete(k.leases, name)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,9 +55,17 @@ type pair struct {
 }
 
 // newPair returns a pair whose candidate does not run yet.
-func newPair(tb testing.TB, sample float64, backend func(backends.Backend) backends.Backend) *pair {
+func newPair(tb testing.TB, sample float64, backend func(backends.Backend) backends.Backend,
+	change ...func(*ratelimit.Config)) *pair {
 	tb.Helper()
-	conf := memoryConfig(tb)
+	config := func() ratelimit.Config {
+		c := memoryConfig(tb)
+		for _, f := range change {
+			f(&c)
+		}
+		return c
+	}
+	conf := config()
 	if backend != nil {
 		conf.Backend = backend(conf.Backend)
 	}
@@ -65,7 +74,7 @@ func newPair(tb testing.TB, sample float64, backend func(backends.Backend) backe
 		tb.Fatal(err)
 	}
 	k.Rows()
-	conf = memoryConfig(tb)
+	conf = config()
 	conf.Taps = []ratelimit.Tap{k}
 	live, err := ratelimit.New(conf, perTenant(tb, 5, 3))
 	if err != nil {
@@ -164,6 +173,34 @@ func TestInFlight(t *testing.T) {
 	p.ask("busy", "x")
 	if a := p.await(t, 4); a.NewlyRefused != 2 {
 		t.Errorf("the third is in flight: %+v", a)
+	}
+}
+
+// A request of the candidate stays in flight while the live one's lease is renewed, and expires as it does.
+func TestRenewedRequestsStayInFlight(t *testing.T) {
+	var now atomic.Int64
+	now.Store(int64(limit.InstantOf(time.Now())))
+	p := newPair(t, 1, nil, func(c *ratelimit.Config) {
+		c.Now = func() limit.Instant { return limit.Instant(now.Load()) }
+	})
+	mustSet(t, p, perTenant(t, 5, 1))
+	p.run(t)
+	lease := p.ask("busy", "x").Inside.Lease
+	p.await(t, 1)
+	for n := range int64(4) {
+		now.Add((descriptors.DefaultLeaseTTL * 3 / 4).Microseconds())
+		p.live.Leases().ApplyOwn(t.Context(), leases.Renew, lease)
+		p.ask("tenant", fmt.Sprint(n)) // is decided when the lease is renewed
+		p.await(t, 2+n)
+	}
+	p.ask("busy", "x")
+	if a := p.await(t, 6); a.NewlyRefused != 1 {
+		t.Errorf("the first is in flight: %+v", a)
+	}
+	now.Add((descriptors.DefaultLeaseTTL * 5 / 4).Microseconds())
+	p.ask("busy", "x")
+	if a := p.await(t, 7); a.NewlyRefused != 1 {
+		t.Errorf("the first has expired: %+v", a)
 	}
 }
 
@@ -374,9 +411,9 @@ func TestEndsOfManyRequestsInFlight(t *testing.T) {
 	defer k.Close(t.Context())
 	until := limit.InstantOf(time.Now().Add(time.Hour))
 	for i := range maxLeases - 1 {
-		k.leases[fmt.Sprint("lease-", i)] = leases.Lease{Until: until}
+		k.leases[fmt.Sprint("lease-", i)] = held{until: until}
 	}
-	k.leases["expired"] = leases.Lease{}
+	k.leases["expired"] = held{}
 	start := time.Now()
 	for range 5000 {
 		k.end(t.Context(), &job{ended: true, holder: "another"})

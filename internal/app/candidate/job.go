@@ -7,7 +7,7 @@ import (
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
-// A job is a request to decide, or the end of one.
+// A job is a request to decide, or that one has ended or is still in flight.
 type job struct {
 	req     ratelimit.Request
 	resp    ratelimit.Response
@@ -15,6 +15,7 @@ type job struct {
 	rule    string
 	holder  string // of the live lease
 	ended   bool   // the request with this lease has ended; only how and cost are set besides
+	renewed bool   // the request with this lease is still in flight; nothing is set besides
 	how     ratelimit.ReservationEnd
 	cost    int64
 	may     ratelimit.Estimate
@@ -61,7 +62,7 @@ func (j *job) copy(a *ratelimit.Asked, domain string, size int) {
 		return s
 	}
 	*to = ratelimit.Request{Domain: domain, Hits: from.Hits, InProcess: true, Descriptors: to.Descriptors[:0]}
-	j.refused, j.rule, j.ended = a.Refused, a.Rule, false
+	j.refused, j.rule, j.ended, j.renewed = a.Refused, a.Rule, false, false
 	j.may = ratelimit.Estimate{Units: uint64(a.Estimate), AsSent: true}
 	to.Estimate = &j.may
 	j.holder = strings.Clone(a.Holder)

@@ -78,6 +78,9 @@ func (h *Hub) Ended(holder string, how ratelimit.ReservationEnd, cost int64) {
 	}
 }
 
+// Renewed implements [ratelimit.Tap]. A line says when its request has ended, however often it was renewed.
+func (h *Hub) Renewed(string) {}
+
 // maxStreams bounds the captures at a time.
 const maxStreams = 4
 
