@@ -182,7 +182,7 @@ type looked struct {
 func (b *Backend) look(op *limit.Op, at limit.Instant, now, maxAge time.Duration, v *limit.Verdict, i int) looked {
 	out := &v.Outcomes[i]
 	if *out = (limit.Outcome{Admitted: true, Remaining: op.Limit.Capacity()}); op.Cost > out.Remaining {
-		out.Admitted, out.Retry = false, limit.Never
+		*out = limit.Outcome{Retry: limit.Never} // how much is left, only the store knows
 	}
 	p, s := b.cache.get(op)
 	if p.limit == nil {

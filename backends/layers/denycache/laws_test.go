@@ -307,7 +307,7 @@ func TestEachIsCharged(t *testing.T) {
 }
 
 // One known refusal settles a request. Its other ops get their last outcomes, or
-// those of unused limits.
+// those of unused limits; one that asks for too much is told of nothing that is left.
 func TestOneRefusalSettles(t *testing.T) {
 	for _, a := range limit.Algorithms() {
 		r := newRig(t, time.Second)
@@ -329,7 +329,7 @@ func TestOneRefusalSettles(t *testing.T) {
 			t.Errorf("%v: %+v, want %+v", a, got, want)
 		}
 		if got := r.want("too much for an unused limit", false, false, huge, full).Outcomes[0]; got !=
-			(limit.Outcome{Remaining: 5, Retry: limit.Never}) {
+			(limit.Outcome{Retry: limit.Never}) {
 			t.Errorf("%v: %+v", a, got)
 		}
 		r.want("beside a shadow", false, false, shadow(roomy), full)

@@ -143,6 +143,10 @@ func TestWhatIsRecalled(t *testing.T) {
 	r.wantRecalled("beside a request in flight", true, lease, full)
 	r.wantRecalled("beside another", true, other, full)
 	r.wantRecalled("beside one that is charged by itself", true, each(other), full)
+	if v := r.outage(errAway, full, op("other", l, l.Capacity()+1)); v.Err != nil || v.Outcomes[1].Admitted ||
+		v.Outcomes[1].Retry != limit.Never || v.Outcomes[1].Remaining != 0 {
+		t.Errorf("beside one that no counter admits: %+v", v)
+	}
 	r.wantRecalled("what gives back", false, full, op("other", l, -1))
 	r.wantRecalled("a shadow beside one that has room", false, shadow(full), other)
 	if v := r.outage(errAway, shadow(full)); v.Err != nil || !v.Recalled || !v.Admitted || v.Outcomes[0].Admitted {
