@@ -161,6 +161,14 @@ func (s *Stack) Slow() string {
 	return ""
 }
 
+// Answers reports whether the store has not been silent for long, as far as is known.
+func (s *Stack) Answers() bool {
+	return !slices.ContainsFunc(s.parts, func(p backends.Backend) bool {
+		f, ok := p.(interface{ Answers() bool })
+		return ok && !f.Answers()
+	})
+}
+
 // Usual returns the p99 of the store's calls in the last seconds and how long callers wait; "" if there were no calls.
 func (s *Stack) Usual() string {
 	for _, p := range s.parts {

@@ -1,13 +1,19 @@
 package compat
 
 import (
+	"context"
 	"maps"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
 
 	"github.com/headgate-rls/headgate/test/testenv"
 )
@@ -102,4 +108,56 @@ func TestSecondRedisFails(t *testing.T) {
 		_, err := s.call("d", 1, descriptor("many=a"))
 		return err == nil
 	})
+}
+
+// While the Redis of limits per second is silent, other limits are decided on the same connection without waiting for
+// it, but for the calls that were with it when it fell silent.
+func TestSecondRedisIsSilent(t *testing.T) {
+	t.Parallel()
+	main, second := testenv.StartRedis(t), testenv.StartRedis(t, testenv.WithPassword("zwei"))
+	s := start(t, twoRedis(t, main, second))
+	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(s.creds))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	client := rls.NewRateLimitServiceClient(conn)
+	ctx, cancel := context.WithCancel(t.Context())
+	var callers sync.WaitGroup
+	call := func(key string, each func(took time.Duration)) {
+		req := &rls.RateLimitRequest{Domain: "d", Descriptors: []*common.RateLimitDescriptor{descriptor(key)}}
+		callers.Go(func() {
+			for ctx.Err() == nil {
+				began := time.Now()
+				_, _ = client.ShouldRateLimit(ctx, req)
+				each(time.Since(began))
+			}
+		})
+	}
+	var silent atomic.Bool
+	var decided, late atomic.Int64
+	for range 4 {
+		call("many=a", func(time.Duration) {})
+	}
+	for range 24 {
+		call("hour=a", func(took time.Duration) {
+			if !silent.Load() {
+				return
+			}
+			if decided.Add(1); took > 250*time.Millisecond {
+				late.Add(1)
+			}
+		})
+	}
+	second.Pause()
+	time.Sleep(1200 * time.Millisecond) // twice as long as calls wait for a Redis
+	silent.Store(true)
+	time.Sleep(4 * time.Second)
+	silent.Store(false)
+	second.Resume()
+	cancel()
+	callers.Wait()
+	if decided.Load() < 1000 || late.Load() > 0 {
+		t.Errorf("%d of %d decisions by the other Redis came late", late.Load(), decided.Load())
+	}
 }

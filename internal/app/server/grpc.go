@@ -61,6 +61,8 @@ type grpcFront struct {
 	service *ratelimit.Service
 	bounds  *bounds
 
+	alone func() bool // see unary.Config
+
 	handshakes *handshake.Bounds // of all gRPC listeners
 	failures   failures
 	certs      *certWatch
@@ -149,6 +151,7 @@ func (f *grpcFront) unaryEndpoint(l net.Listener, conf *tls.Config) (*endpoint, 
 	u, err := unary.New(unary.Config{
 		Handlers:             handlers,
 		UnknownHint:          hint,
+		Alone:                f.alone,
 		TLS:                  conf,
 		Handshakes:           f.handshakes,
 		Failures:             f.failures.Failures,

@@ -130,6 +130,15 @@ func (l *limits) stores() []*stack.Stack {
 	return []*stack.Stack{l.store, l.second}
 }
 
+// apart returns what reports whether one of two stores is silent, so that requests to the other one do not wait for it;
+// nil if there is one store, for which all wait.
+func (l *limits) apart() func() bool {
+	if l.second == nil {
+		return nil
+	}
+	return func() bool { return !l.store.Answers() || !l.second.Answers() }
+}
+
 // newFleet returns the replicas that share a store. People know this one by its host.
 func newFleet(watch *insight.Watch, store *stack.Stack, replica uint32, log *slog.Logger) *fleet.Fleet {
 	name, _ := os.Hostname() // then the replica's number has to do

@@ -100,7 +100,7 @@ func (s *server) listen(ctx context.Context) (err error) {
 	failed := failures{handshake.NewFailures(s.log)}
 	s.metrics.Add(failed.Rows()...)
 	grpc := &grpcFront{conf: s.conf, log: s.log, metrics: s.metrics, panics: s.panics, phase: s.phase,
-		service: s.limits.service, bounds: s.bounds, failures: failed, certs: s.certs,
+		service: s.limits.service, bounds: s.bounds, failures: failed, certs: s.certs, alone: s.limits.apart(),
 		handshakes: handshake.New(s.bounds.pool.Limit() / 8)}
 	s.openGRPC = func() (err error) {
 		s.endpoints, err = grpc.endpoints(ctx)

@@ -53,6 +53,9 @@ type Config struct {
 	// Workers is how many goroutines run Serve functions, and so how many
 	// slices of calls are served at a time; default 16 per CPU.
 	Workers int
+	// Alone, where set, reports whether the calls of a connection are served each by itself now, so that none of them
+	// waits for what another one needs; default: those that arrive together are one slice.
+	Alone func() bool
 	// QueueLimit is how many calls may wait for a worker; default 8192. When
 	// there are more, the connection with the most of them loses its latest.
 	QueueLimit int

@@ -1,6 +1,9 @@
 package unary
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // workers are the goroutines that run Serve, and the queue before them.
 type workers struct {
@@ -33,9 +36,10 @@ func (w *workers) submit(owner jobOwner, line *line, h *handler, streams []*stre
 		w.guard(h, func() { setUrgency(h, streams, now) })
 		sortByUrgency(streams)
 	}
+	most := w.mostOf(h, streams)
 	for len(streams) > 0 {
 		j, n := newJob(owner, line, h), 1
-		for n < min(len(streams), maxJob) && (same || streams[n].urgency == streams[0].urgency) {
+		for n < min(len(streams), most) && (same || streams[n].urgency == streams[0].urgency) {
 			n++
 		}
 		j.streams = append(j.streams, streams[:n]...)
@@ -43,6 +47,15 @@ func (w *workers) submit(owner jobOwner, line *line, h *handler, streams []*stre
 		j.setDue(now)
 		w.push(j)
 	}
+}
+
+// mostOf returns how many calls a job may have. A call that goes First does so by being in one job with the others.
+func (w *workers) mostOf(h *handler, streams []*stream) int {
+	if w.conf.Alone == nil || !w.conf.Alone() ||
+		h.First != nil && slices.ContainsFunc(streams, func(st *stream) bool { return h.First(&st.call) }) {
+		return maxJob
+	}
+	return 1
 }
 
 // push queues a job. Those for which there is no room may be of others.
