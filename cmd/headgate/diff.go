@@ -147,13 +147,13 @@ func showDiff(out io.Writer, d *candidate.Answer) error {
 		fmt.Fprintln(w, "\nRULE\tREFUSED LIVE\tON TRIAL\tCHANGE")
 	}
 	for _, r := range d.Rules {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%+d\n", r.Rule, r.RefusedOld, r.RefusedNew, r.Change)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%+d\n", oneWord(r.Rule), r.RefusedOld, r.RefusedNew, r.Change)
 	}
 	if len(d.Keys) > 0 {
 		fmt.Fprintln(w, "\nKEY\tRULE\tLIMIT\tNEWLY REFUSED")
 	}
 	for _, k := range d.Keys {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\n", spell.Short(k.Key), k.Rule, k.Limit, k.NewlyRefused)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\n", spell.Short(k.Key), oneWord(k.Rule), k.Limit, k.NewlyRefused)
 	}
 	return w.Flush()
 }

@@ -127,7 +127,7 @@ func showExplanation(out io.Writer, e *httpapi.Explained) {
 	case e.Rule != "":
 		line("rule", "%s%s", oneWord(e.Rule), inBrackets(e.Place))
 	default:
-		line("rule", "none: %s", e.Why)
+		line("rule", "none: %s", harmless(e.Why))
 	}
 	for _, r := range e.Nearly {
 		line("nearly", "%s%s", oneWord(r.Rule), inBrackets(r.Place))
@@ -135,7 +135,7 @@ func showExplanation(out io.Writer, e *httpapi.Explained) {
 	if p := e.Policy; p != nil && p.InForce != "" {
 		line("policy", "%s holds in the place of the rule's limit", oneWord(p.InForce))
 	} else if p != nil {
-		line("policy", "none; looked for: %s", strings.Join(p.LookedUp, ", "))
+		line("policy", "none; looked for: %s", harmless(strings.Join(p.LookedUp, ", ")))
 	}
 	if len(e.Limits) > 0 {
 		showLimits(out, e.Limits)
@@ -174,7 +174,7 @@ func inBrackets(text string) string {
 	if text == "" {
 		return ""
 	}
-	return " (" + text + ")"
+	return " (" + harmless(text) + ")"
 }
 
 func waitText(ms *int64) string {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -166,6 +167,14 @@ func oneWord(name string) string {
 		return quoted
 	}
 	return name
+}
+
+// harmless returns a text that may have names in it, in quotes if they would forge lines or colour the terminal.
+func harmless(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.QuoteToASCII(text)
+	}
+	return text
 }
 
 // isTerminal reports whether people read what is written to out.

@@ -62,8 +62,8 @@ func showCoverage(out io.Writer, shapes []httpapi.ShapeAnswer) error {
 		if len(s.Entries) == 0 {
 			entries = "(others)"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\n", s.Domain, spell.Short(entries), s.Matched, s.Unmatched,
-			s.Last.Local().Format(time.DateTime), s.Why)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\n", oneWord(s.Domain), spell.Short(oneWord(entries)), s.Matched, s.Unmatched,
+			s.Last.Local().Format(time.DateTime), harmless(s.Why))
 	}
 	return w.Flush()
 }
@@ -90,7 +90,7 @@ func showReloads(out io.Writer, reloads []httpapi.ReloadAnswer) error {
 	for _, r := range reloads {
 		fmt.Fprintf(out, "%s %s\n", r.At.Local().Format(time.DateTime), r.Source)
 		for _, change := range r.Changes {
-			fmt.Fprintln(out, "  "+change)
+			fmt.Fprintln(out, "  "+harmless(change))
 		}
 	}
 	return nil

@@ -71,6 +71,18 @@ func TestCoverageAndReloads(t *testing.T) {
 	if code, out := headgate(t, append([]string{"coverage", "--format", "yaml"}, admin...)...); code != exitProblems {
 		t.Errorf("%d %s", code, out)
 	}
+	// What clients send forges no lines, and does nothing to the terminal.
+	if code, out := headgate(t, "ask", "shop", "a\x1b[2J\nforged=1", "tenant=b", "--addr", r.GRPC); code != 0 {
+		t.Fatal(out)
+	}
+	code, plain := headgate(t, append([]string{"coverage"}, admin...)...)
+	if code != 0 || strings.ContainsAny(plain, "\x1b\r") || strings.Contains(plain, "\nforged") {
+		t.Errorf("%d %q", code, plain)
+	}
+	_, plain = headgate(t, append([]string{"explain", "shop", "tenant=b\x1b[2J\nforged"}, admin...)...)
+	if strings.Contains(plain, "\x1b") || strings.Contains(plain, "\nforged") || !strings.Contains(plain, "looked for: ") {
+		t.Errorf("%q", plain)
+	}
 }
 
 // headgate top, explain, rules and status say who is limited, why, and how near the others are.

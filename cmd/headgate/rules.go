@@ -91,7 +91,8 @@ func showRules(out io.Writer, rules []httpapi.RuleRow) error {
 		if r.Policy != "" {
 			policy = oneWord(r.Policy)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", oneWord(r.Rule), limit, policy, r.Refused, fullest, r.Place)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", oneWord(r.Rule), limit, policy, r.Refused, fullest,
+			harmless(r.Place))
 	}
 	return w.Flush()
 }
