@@ -1,6 +1,9 @@
 package slots
 
-import "testing"
+import (
+	"testing"
+	"testing/synctest"
+)
 
 func TestAConfigLeavesWaitersToOthers(t *testing.T) {
 	s := newShares(8, 0)
@@ -24,4 +27,60 @@ func TestAConfigLeavesWaitersToOthers(t *testing.T) {
 	if len(s.configs) != 1 || s.all != 3 {
 		t.Errorf("%d configs, %d waiters are left, want 1 and 3", len(s.configs), s.all)
 	}
+}
+
+// Two configs whose searches wait leave a connection to a third one, and what one of them has more than its part goes
+// to the other.
+func TestConfigsLeaveConnectionsToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShares(100, 8)
+		running := map[string]int{}
+		begin := func(name string) *share {
+			h, _ := s.join(name)
+			go func() {
+				h.begin()
+				s.mu.Lock()
+				running[name]++
+				s.mu.Unlock()
+			}()
+			synctest.Wait()
+			return h
+		}
+		var a, b *share
+		for range 20 {
+			a = begin("a")
+		}
+		if running["a"] != 6 {
+			t.Errorf("%d searches of one config with 8 connections, want 6", running["a"])
+		}
+		for range 20 {
+			b = begin("b")
+		}
+		if running["b"] != 3 { // its part, though no connection is left then
+			t.Errorf("%d searches of a second config, want 3", running["b"])
+		}
+		for range 3 { // of the first one, which end
+			running["a"]--
+			a.end()
+		}
+		synctest.Wait()
+		if running["a"]+running["b"] != 7 {
+			t.Errorf("searches that run: %v, want 7 together", running)
+		}
+		if begin("c"); running["c"] != 1 {
+			t.Error("a third config waits")
+		}
+		for range 50 {
+			for h, name := range map[*share]string{a: "a", b: "b"} {
+				if running[name] > 0 {
+					running[name]--
+					h.end()
+					synctest.Wait()
+				}
+			}
+		}
+		if len(s.queued) != 0 || running["a"]+running["b"] != 0 || s.running != 1 {
+			t.Errorf("%d configs wait, %v run", len(s.queued), running)
+		}
+	})
 }
