@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"database/sql"
 	"testing"
 	"time"
 
@@ -23,6 +24,31 @@ func TestRunsThatAreOverAreDropped(t *testing.T) {
 		}
 		if end, ok, err := db.runEnd(ctx, s, 5, 120_000); !ok || end != 400_000 || err != nil {
 			t.Errorf("a run that is not over ends at %d, %v; %v", end, ok, err)
+		}
+	})
+}
+
+// What was seen before windows lost slots is not noted after it: who notes it waits for who has the windows shrink.
+func TestFullWindowsAreNotNotedWhileTheyShrink(t *testing.T) {
+	eachServer(t, func(t *testing.T, url string) {
+		db := migrated(t, url)
+		ctx, s := soon(t), slots.Series{Scope: "runs", SizeMs: 4000}
+		generation, err := db.Generation(ctx)
+		check(t, err)
+		noted := make(chan error, 1)
+		check(t, db.shrink(ctx, "shrink windows", func(*sql.Tx) (bool, error) {
+			go func() { noted <- db.NoteFull(ctx, s, 5, slots.Span{FromMs: 0, ToMs: 40_000}, generation) }()
+			select {
+			case err := <-noted:
+				noted <- err
+				t.Errorf("full windows were noted meanwhile: %v", err)
+			case <-time.After(300 * time.Millisecond):
+			}
+			return true, nil
+		}))
+		check(t, <-noted)
+		if end, ok, err := db.runEnd(ctx, s, 5, 4000); ok || err != nil {
+			t.Errorf("windows are full until %d that have room; %v", end, err)
 		}
 	})
 }
