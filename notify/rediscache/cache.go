@@ -207,10 +207,12 @@ func (c *Cache) grow(user string) {
 // downFor is how long Redis is not asked after it did not answer.
 const downFor = 500 * time.Millisecond
 
-// mayAsk reports whether to ask Redis: it answers, or it is time to try one send again.
+// mayAsk reports whether to ask Redis: it answers, or it is time to try one send again. What is further ahead than
+// downFor was set by a clock that has stepped back since.
 func (c *Cache) mayAsk() bool {
 	until := c.downUntil.Load()
-	return until == 0 || time.Now().UnixNano() >= until && c.probing.CompareAndSwap(false, true)
+	rest := time.Duration(until - time.Now().UnixNano())
+	return until == 0 || (rest <= 0 || rest > downFor) && c.probing.CompareAndSwap(false, true)
 }
 
 func (c *Cache) up() bool { return c.downUntil.Load() == 0 }

@@ -318,3 +318,19 @@ func TestAHashThatIsNewerThanTheRowCostsFewUnits(t *testing.T) {
 		})
 	}
 }
+
+// Redis is asked again although the clock was a year ahead when it failed.
+func TestAClockThatStepsBackDoesNotKeepRedisAway(t *testing.T) {
+	c := new(Cache)
+	c.down()
+	if c.mayAsk() {
+		t.Error("Redis is asked at once after it failed")
+	}
+	c.downUntil.Add(int64(365 * 24 * time.Hour))
+	if !c.mayAsk() {
+		t.Error("Redis is not asked for a year")
+	}
+	if c.mayAsk() {
+		t.Error("two sends find out at a time whether Redis answers")
+	}
+}
