@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/headgate-rls/headgate/slots"
 )
@@ -195,5 +196,31 @@ func TestPlaceWaits(t *testing.T) {
 			}))
 			p.want(t, "a change", 0)
 		})
+	})
+}
+
+// A repair waits for who claims slots of its window, and counts them.
+func TestRepairWaitsForClaims(t *testing.T) {
+	eachServer(t, func(t *testing.T, url string) {
+		db := migrated(t, url)
+		provision(t, db, 0, 1)
+		mustExec(t, db.sql.Write, "UPDATE RL_WNDW_CT SET SLOT_CT = 5")
+		p := &placing{DB: db}
+		tx, err := db.Begin(soon(t), "")
+		check(t, err)
+		defer tx.Rollback()
+		if _, ok, err := tx.Lock(soon(t), series, 0, 10); !ok || err != nil {
+			t.Fatalf("lock: %v, %v", ok, err)
+		}
+		check(t, tx.Claim(soon(t), series, 0, []slots.Slot{slotOf(0, 0)}))
+		repaired := make(chan error, 1)
+		go func() {
+			_, _, err := db.repair(soon(t), slots.WindowKey{Series: series})
+			repaired <- err
+		}()
+		time.Sleep(300 * time.Millisecond)
+		check(t, tx.Commit(soon(t)))
+		check(t, <-repaired)
+		p.want(t, "a repair", 1)
 	})
 }
