@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
@@ -40,22 +41,31 @@ func (c *Log) Rows() []Setting {
 	return rows
 }
 
-// Logger returns a logger that writes to w, and logs the warnings of Resolve.
+// Logger returns a logger that writes to w, and logs the warnings of Resolve. Who logs does not wait for w if it is
+// stuck.
 func (c *Log) Logger(w io.Writer, warnings []string) *slog.Logger {
-	opt := &slog.HandlerOptions{Level: levels[strings.ToLower(c.Level)], ReplaceAttr: withUnit}
-	var handler slog.Handler = slog.NewTextHandler(w, opt)
-	switch c.Format {
-	case "json":
-		handler = slog.NewJSONHandler(w, opt)
-	case LogrusFormat:
-		opt.ReplaceAttr = logrusNames
-		handler = slog.NewJSONHandler(w, opt)
+	lost := func(lines int) []byte {
+		var line bytes.Buffer
+		slog.New(c.handler(&line)).Error("the log could not be written for a while", "lines_lost", lines)
+		return line.Bytes()
 	}
-	log := slog.New(handler)
+	log := slog.New(c.handler(&logWriter{to: w, lost: lost}))
 	for _, warning := range warnings {
 		log.Warn("check the settings", "warning", warning)
 	}
 	return log
+}
+
+func (c *Log) handler(w io.Writer) slog.Handler {
+	opt := &slog.HandlerOptions{Level: levels[strings.ToLower(c.Level)], ReplaceAttr: withUnit}
+	switch c.Format {
+	case "json":
+		return slog.NewJSONHandler(w, opt)
+	case LogrusFormat:
+		opt.ReplaceAttr = logrusNames
+		return slog.NewJSONHandler(w, opt)
+	}
+	return slog.NewTextHandler(w, opt)
 }
 
 // withUnit makes every format write durations such as 1.5s: in JSON, slog writes nanoseconds without a unit.

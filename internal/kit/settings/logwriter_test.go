@@ -1,0 +1,68 @@
+package settings
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A stuckReader takes lines when it is read.
+type stuckReader struct {
+	mu    sync.Mutex // held while nobody reads
+	lines bytes.Buffer
+}
+
+func (s *stuckReader) Write(lines []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lines.Write(lines)
+}
+
+func (s *stuckReader) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lines.String()
+}
+
+// Who logs does not wait for a log that nobody reads. What has room is in it afterwards, and how much had none.
+func TestALogThatNobodyReadsKeepsNobodyWaiting(t *testing.T) {
+	for _, format := range []string{"text", "json", LogrusFormat} {
+		out := new(stuckReader)
+		log := (&Log{Level: "info", Format: format}).Logger(out, nil)
+		log.Info("at once")
+		if !strings.Contains(out.String(), "at once") {
+			t.Errorf("%s: %s", format, out)
+		}
+		out.mu.Lock()
+		began := time.Now()
+		const lines = 2000
+		filler := strings.Repeat("x", 1000)
+		for i := range lines {
+			log.Info("unread", "n", i, "filler", filler)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("%s: %d lines took %v", format, lines, took)
+		}
+		out.mu.Unlock()
+		has := func(part string) (text string) {
+			for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+				if text = out.String(); strings.Contains(text, part) {
+					return text
+				}
+				if time.Now().After(until) {
+					t.Fatalf("%s: the log has no %q", format, part)
+				}
+			}
+		}
+		text := has("lines_lost")
+		if n := strings.Count(text, "unread"); n < 500 || n > 1100 || strings.Count(text, "\n") != n+2 {
+			t.Errorf("%s: %d of %d lines, of which 1 MiB may wait", format, n, lines)
+		}
+		log.Info("read again")
+		if text = has("read again"); !strings.HasSuffix(text, "\n") {
+			t.Errorf("%s: the log ends with %s", format, text[len(text)-100:])
+		}
+	}
+}
