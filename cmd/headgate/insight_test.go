@@ -239,3 +239,17 @@ func TestReplicasTogether(t *testing.T) {
 		t.Errorf("%d %s", code, out)
 	}
 }
+
+// What a store says of itself does nothing to the terminal either.
+func TestStatusOfAStoreThatSaysMuch(t *testing.T) {
+	const answer = `{"status":"NOT_READY","parts":[{"name":"backend redis","problem":"ERR \u001b[2J\nrules  ok"}]}`
+	var s httpapi.StatusAnswer
+	if err := json.Unmarshal([]byte(answer), &s); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := showStatus(&out, s); err != exitCode(exitNo) || strings.Contains(out.String(), "\x1b") ||
+		!strings.Contains(out.String(), `FAILING  "ERR \x1b[2J\nrules  ok"`) {
+		t.Errorf("%v: %q", err, out.String())
+	}
+}

@@ -128,7 +128,7 @@ func showSeen(out io.Writer, replicas []httpapi.Replica, note, problem string) {
 	}
 	for _, text := range []string{note, problem} {
 		if text != "" {
-			fmt.Fprintln(out, text)
+			fmt.Fprintln(out, harmless(text))
 		}
 	}
 }
