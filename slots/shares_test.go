@@ -1,8 +1,12 @@
 package slots
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 func TestAConfigLeavesWaitersToOthers(t *testing.T) {
@@ -83,4 +87,29 @@ func TestConfigsLeaveConnectionsToOthers(t *testing.T) {
 			t.Errorf("%d configs wait, %v run", len(s.queued), running)
 		}
 	})
+}
+
+// A holding store fails where a transaction would hold a config.
+type holding struct {
+	Store
+	begun func()
+}
+
+func (h holding) BeginActive(context.Context, string) (Tx, Config, error) {
+	h.begun()
+	return nil, Config{}, errors.New("it is held")
+}
+
+// An event that is placed in turn has a connection like a search of its config.
+func TestAnEventInTurnIsASearchOfItsConfig(t *testing.T) {
+	var s *Scheduler
+	running := 0
+	s, _ = upkeepOf(holding{begun: func() { running = s.shares.running }}, new(bytes.Buffer))
+	s.shares = newShares(8, 4)
+	if _, err := s.placeInTurn(t.Context(), Request{EventID: "a", ConfigName: "held", At: time.Now()}); err == nil {
+		t.Error("it has a slot")
+	}
+	if running != 1 || s.shares.running != 0 || len(s.shares.configs) != 0 {
+		t.Errorf("%d searches meanwhile, %d of %d configs after it", running, s.shares.running, len(s.shares.configs))
+	}
 }

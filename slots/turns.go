@@ -39,6 +39,10 @@ func (s *Scheduler) placeInTurn(ctx context.Context, r Request) (Answer, error) 
 	if err != nil {
 		return Answer{}, err
 	}
+	of, _ := s.shares.join(r.ConfigName) // it has waited before, and found a place then
+	defer of.leave()
+	of.begin()
+	defer of.end()
 	tx, config, err := s.store.BeginActive(ctx, r.ConfigName)
 	if err != nil {
 		return Answer{}, named(err, r.ConfigName)

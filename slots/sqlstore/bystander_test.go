@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -53,13 +54,20 @@ func TestConfigsThatWaitLeaveConnectionsToOthers(t *testing.T) {
 				})
 			}
 			time.Sleep(2 * time.Second)
+			var all []time.Duration
 			for i := range 5 {
 				began := time.Now()
 				r := slots.Request{EventID: fmt.Sprint("free-", i), ConfigName: "free", At: at}
 				_, err := s.Assign(t.Context(), r)
-				if took := time.Since(began); err != nil || took > 500*time.Millisecond {
+				took := time.Since(began)
+				if err != nil || took > 2*time.Second {
 					t.Errorf("a slot under another config took %v: %v", took, err)
 				}
+				all = append(all, took)
+			}
+			// Each search for the held configs waits for longer than that. On a busy machine some events wait, too.
+			if slices.Sort(all); all[2] > 400*time.Millisecond {
+				t.Errorf("slots under another config took %v", all)
 			}
 			stop()
 			waiting.Wait()
