@@ -227,21 +227,17 @@ func (r *Rule) shadowText(too bool) string {
 // 1000/calendar month Europe/Berlin, 5 in flight.
 func LimitText(l *limit.Limit) string {
 	s := l.Spec()
-	if l.Is(limit.Leased) {
+	switch unit, _ := units.Of(s.Window); {
+	case l.Is(limit.Leased):
 		return fmt.Sprintf("%d in flight", s.Max)
-	}
-	if s.Calendar { // its months have not the 720h that the window says
-		unit, _ := units.Of(s.Window)
+	case s.Calendar: // its months have not the 720h of the window
 		return strings.TrimSuffix(fmt.Sprintf("%d/calendar %s %v", s.Max, unit.Name, s.Zone), " UTC")
+	case s.Algorithm == limit.FixedWindow:
+		return fmt.Sprintf("%d/%s", s.Max, units.Format(s.Window))
+	case s.Algorithm.Is(limit.Refilled):
+		return fmt.Sprintf("%v %d/%s burst %d", s.Algorithm, s.Max, units.Format(s.Window), s.Burst)
 	}
-	text := fmt.Sprintf("%d/%s", s.Max, units.Format(s.Window))
-	if s.Algorithm != limit.FixedWindow {
-		text = s.Algorithm.String() + " " + text
-	}
-	if s.Algorithm.Is(limit.Refilled) {
-		text += fmt.Sprintf(" burst %d", s.Burst)
-	}
-	return text
+	return fmt.Sprintf("%v %d/%s", s.Algorithm, s.Max, units.Format(s.Window))
 }
 
 // brief renders when tiers apply and what they do: "in flight > 5: status 503".

@@ -521,7 +521,7 @@ func TestImpliedDomain(t *testing.T) {
 	other := "domain: default\ndescriptors: [{key: a, rate_limit: {unlimited: true}}]\n"
 	if set, got = load(rulefile.Options{}, other, rest); set != nil ||
 		got != "1.yaml:1:1: the file names no domain, and the default \"default\" is already in 0.yaml; name another, "+
-			"or allow merging domains (--merge-domains; headgate ratelimit: MERGE_DOMAIN_CONFIG=true) (at default)\n" {
+			"or allow merging domains (--merge-domains) (at default)\n" {
 		t.Error(got)
 	}
 	if set, got = load(rulefile.Options{}, rest, other); set != nil || !strings.Contains(got, "already in 0.yaml") {

@@ -161,9 +161,6 @@ func (l *loader) exempts(n *yaml.Node, t *twig, what string) {
 }
 
 // exemptsAll says what a rule without a limit does.
-// mergeDomains is how to allow several files for one domain.
-const mergeDomains = "--merge-domains; headgate ratelimit: MERGE_DOMAIN_CONFIG=true"
-
 const exemptsAll = "no limit: all that matches passes and is not counted; if it should, write " +
 	"rate_limit: {unlimited: true}"
 
@@ -202,7 +199,7 @@ func (l *loader) domain(root *yaml.Node, f fields) (string, bool) {
 	first := l.domains[name]
 	if first != nil && !l.opt.MergeDomains {
 		l.errorf(n, &twig{key: name}, "domain %q is already in %s; put its rules into one file, or allow merging domains "+
-			"("+mergeDomains+")", name, first.name)
+			"(--merge-domains; headgate ratelimit: MERGE_DOMAIN_CONFIG=true)", name, first.name)
 		return "", false
 	}
 	if first == nil {
@@ -222,7 +219,7 @@ func (l *loader) impliedDomain(root *yaml.Node) (string, bool) {
 	first := l.domains[name]
 	if first != nil && !first.implied && !l.opt.MergeDomains {
 		l.errorf(root, &twig{key: name}, "the file names no domain, and the default %q is already in %s; name another, "+
-			"or allow merging domains ("+mergeDomains+")", name, first.name)
+			"or allow merging domains (--merge-domains)", name, first.name)
 		return "", false
 	}
 	if first == nil {

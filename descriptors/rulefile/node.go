@@ -20,6 +20,7 @@ type keyLevel struct {
 }
 
 var (
+	hints     = map[string]string{"the file's top level": "; a file of rules starts with `domain: NAME`"}
 	levelFile = &keyLevel{"the file's top level", []string{
 		"domain", "descriptors", "resources", "matrix_parameters", "paths", "hashLength", "plugin", "wsdlFile",
 	}}
@@ -118,11 +119,7 @@ type pair struct {
 func (l *loader) mapping(n *yaml.Node, t *twig, what string) ([]pair, bool) {
 	n = l.follow(n)
 	if n.Kind != yaml.MappingNode {
-		hint := ""
-		if what == levelFile.what {
-			hint = "; a file of rules starts with `domain: NAME`"
-		}
-		l.errorf(n, t, "%s must be a mapping of keys to values, not %s%s", what, describe(n), hint)
+		l.errorf(n, t, "%s must be a mapping of keys to values, not %s%s", what, describe(n), hints[what])
 		return nil, false
 	}
 	out := pairs{list: make([]pair, 0, len(n.Content)/2)}

@@ -158,7 +158,7 @@ func TestRefusedRulesSayWhatToDo(t *testing.T) {
 		"no address": {change: func(o *Options) { o.Address = nil }, want: "the address of headgate is missing (--address)"},
 		"no port": {change: func(o *Options) { o.Services = []string{"headgate"} },
 			want: `must be host:port or unix:PATH, not "headgate"`},
-		"bad port": {change: func(o *Options) { o.Upstream = "app:70000" }, want: "the address of the application (--upstream): "},
+		"bad port": {change: func(o *Options) { o.Upstream = "app:70000" }, want: "the application (--upstream): "},
 		"no path":  {change: func(o *Options) { o.Address = []string{"unix:"} }, want: "has no path"},
 		"listen":   {change: func(o *Options) { o.Listen = 70000 }, want: "--listen: 70000 is not a port"},
 		"oldest": {rules: "domain: d\ndescriptors:\n- {key: x-user, rate_limit: {unit: hour, requests_per_unit: 9}, " +
