@@ -477,11 +477,10 @@ func TestPgBouncerChangesNothing(t *testing.T) {
 			check(t, err)
 			defer tx.Rollback()
 			var lock, idle, commit string
-			check(t, tx.Read(soon(t), "look", nil,
-				[]sqldb.Query{
-					{Text: "SELECT current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout'), " +
-						"current_setting('synchronous_commit')"}},
-				func(_ int, scan func(...any) error) error { return scan(&lock, &idle, &commit) }))
+			_, err = tx.Run(soon(t), "look", sqldb.Query{To: []any{&lock, &idle, &commit},
+				Text: "SELECT current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout'), " +
+					"current_setting('synchronous_commit')"})
+			check(t, err)
 			if lock != "200ms" || idle != "1s" || commit != "off" {
 				t.Errorf("a transaction has lock_timeout %s, idle_in_transaction_session_timeout %s, synchronous_commit %s", lock,
 					idle, commit)

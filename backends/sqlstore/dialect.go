@@ -28,9 +28,9 @@ type dialect struct {
 	read   func(w *work, ctx context.Context, op string) (now int64, err error)
 	writes func(w *work, put []row, drop [][]byte) []sqldb.Query
 
-	// lock locks the rows of keys that are there, in order, and returns their K and STATE. If
-	// makes, it makes the missing ones, with an empty STATE.
-	lock  func(keys [][]byte, returning bool) (before []sqldb.Query, read sqldb.Query)
+	// lock locks the rows of keys that are there, in order, and its last query returns their K and
+	// STATE. If makes, it makes the missing ones, with an empty STATE.
+	lock  func(keys [][]byte, returning bool) []sqldb.Query
 	makes bool
 	// clock returns the time in µs. It is asked after the locks.
 	clock sqldb.Query

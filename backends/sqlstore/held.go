@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -157,18 +156,19 @@ func (b *Backend) heldKeys(ctx context.Context, s *slice) (map[string]bool, erro
 		return nil, failed(err, false)
 	}
 	held := map[string]bool{}
-	err = tx.Read(ctx, op, nil, []sqldb.Query{d.there(keys), d.expired(keys, math.MaxInt64)},
-		func(i int, scan func(...any) error) error {
-			var key []byte
-			err := scan(&key)
-			if i == 0 {
-				held[string(key)] = true
-			} else {
-				delete(held, string(key)) // it is ours
-			}
-			return err
-		})
-	if err != nil {
+	var key []byte
+	there, ours := d.there(keys), d.expired(keys, math.MaxInt64)
+	there.Each = func(scan func(...any) error) error {
+		err := scan(&key)
+		held[string(key)] = true
+		return err
+	}
+	ours.Each = func(scan func(...any) error) error {
+		err := scan(&key)
+		delete(held, string(key))
+		return err
+	}
+	if _, err = tx.Run(ctx, op, there, ours); err != nil {
 		b.abandon(tx)
 		return nil, failed(err, false)
 	}

@@ -30,11 +30,13 @@ func holdRow(t *testing.T, url, group string) (free func()) {
 	check(t, err)
 	key := counterKey(limit.Key{Group: group, Limit: "l"})
 	locked := 0
-	check(t, tx.Read(soon(t), "hold", nil, []sqldb.Query{b.conf.dialect.expired([][]byte{key}, 1<<62)},
-		func(_ int, scan func(...any) error) error {
-			locked++
-			return scan(new([]byte))
-		}))
+	lock := b.conf.dialect.expired([][]byte{key}, 1<<62)
+	lock.Each = func(scan func(...any) error) error {
+		locked++
+		return scan(new([]byte))
+	}
+	_, err = tx.Run(soon(t), "hold", lock)
+	check(t, err)
 	if locked != 1 {
 		t.Fatalf("%d rows were locked, want 1", locked)
 	}

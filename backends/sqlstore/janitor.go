@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/kit/background"
-	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -116,12 +115,14 @@ func (b *Backend) dropExpired(ctx context.Context, keys [][]byte, edge int64) (i
 	defer tx.Rollback()
 	var ours [][]byte
 	d := b.conf.dialect
-	err = tx.Read(ctx, op, nil, []sqldb.Query{d.expired(keys, edge)}, func(_ int, scan func(...any) error) error {
+	expired := d.expired(keys, edge)
+	expired.Each = func(scan func(...any) error) error {
 		var key []byte
 		err := scan(&key)
 		ours = append(ours, key)
 		return err
-	})
+	}
+	_, err = tx.Run(ctx, op, expired)
 	if err != nil || len(ours) == 0 {
 		return 0, err
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
@@ -168,10 +167,9 @@ func TestPlansStayGood(t *testing.T) {
 	check(t, err)
 	defer conn.Close()
 	d := b.conf.dialect
-	_, lock := d.lock(nil, false)
 	const byKey, byPart = "Index Cond: (k = u.k)", "Index Cond: ((k = u.k) AND (last_us = u.last_us))"
 	for i, c := range []struct{ text, args, condition string }{
-		{lock.Text, "ARRAY['a'::bytea]", byKey},
+		{d.lock(nil, false)[0].Text, "ARRAY['a'::bytea]", byKey},
 		{d.expired(nil, 0).Text, "ARRAY['a'::bytea], 1", byKey},
 		{d.oldest(nil)[0].Text, "ARRAY['a'::bytea]", byKey},
 		{d.parts(nil)[0].Text, "ARRAY['a'::bytea], ARRAY[1::bigint]", byPart},
@@ -285,7 +283,9 @@ func TestJanitorDeletesWhatHasEnded(t *testing.T) {
 			tx, err := holder.db.Begin(soon(t), "hold")
 			check(t, err)
 			lock := holder.conf.dialect.expired([][]byte{rows[2].key, rows[1002].key}, 1<<62)
-			check(t, tx.Read(soon(t), "hold", nil, []sqldb.Query{lock}, func(int, func(...any) error) error { return nil }))
+			lock.Each = func(func(...any) error) error { return nil }
+			_, err = tx.Run(soon(t), "hold", lock)
+			check(t, err)
 			b.walk(t, 3)
 			if n := number64(t, b, "SELECT COUNT(*) FROM HEADGATE_STATE"); n != 1002 {
 				t.Errorf("%d rows are left, want 1002, two of them in use", n)

@@ -51,14 +51,14 @@ func mysql() *dialect {
 
 // mysqlLock returns the rows at once where the server can, and else reads them afterwards: nobody
 // changes what is locked.
-func mysqlLock(keys [][]byte, returning bool) ([]sqldb.Query, sqldb.Query) {
+func mysqlLock(keys [][]byte, returning bool) []sqldb.Query {
 	claim := sqldb.Query{Text: "INSERT INTO HEADGATE_STATE (" + columns + ") VALUES " +
 		repeated("(?,'',0,0,0,0)", len(keys)) +
 		" ON DUPLICATE KEY UPDATE N = N", Args: listed(keys)}
 	if returning {
 		claim.Text += " RETURNING K, STATE"
-		return nil, claim
+		return []sqldb.Query{claim}
 	}
-	return []sqldb.Query{claim}, sqldb.Query{
-		Text: "SELECT K, STATE FROM HEADGATE_STATE WHERE K IN (" + repeated("?", len(keys)) + ")", Args: listed(keys)}
+	return []sqldb.Query{claim, {
+		Text: "SELECT K, STATE FROM HEADGATE_STATE WHERE K IN (" + repeated("?", len(keys)) + ")", Args: listed(keys)}}
 }

@@ -18,9 +18,9 @@ func postgres() *dialect {
 		" SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])"
 	d := &dialect{
 		Dialect: sqldb.Postgres, schemes: []string{"postgres", "postgresql"}, maxLeases: 512, relaxes: true,
-		lock: func(keys [][]byte, _ bool) ([]sqldb.Query, sqldb.Query) {
-			return nil, sqldb.Query{Args: []any{keys}, Text: "SELECT S.K, S.STATE FROM unnest($1::bytea[]) AS U (K)" +
-				" CROSS JOIN LATERAL (SELECT K, STATE FROM HEADGATE_STATE WHERE K = U.K FOR UPDATE) AS S"}
+		lock: func(keys [][]byte, _ bool) []sqldb.Query {
+			return []sqldb.Query{{Args: []any{keys}, Text: "SELECT S.K, S.STATE FROM unnest($1::bytea[]) AS U (K)" +
+				" CROSS JOIN LATERAL (SELECT K, STATE FROM HEADGATE_STATE WHERE K = U.K FOR UPDATE) AS S"}}
 		},
 		put: func(rows []row) sqldb.Query {
 			return sqldb.Query{Args: arrays(rows), Text: insert +

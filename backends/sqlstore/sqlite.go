@@ -10,9 +10,9 @@ import (
 func sqlite() *dialect {
 	d := &dialect{
 		Dialect: sqldb.SQLite, schemes: []string{"sqlite"}, maxLeases: 512, relaxes: true,
-		lock: func(keys [][]byte, _ bool) ([]sqldb.Query, sqldb.Query) {
-			return nil, sqldb.Query{Text: "SELECT K, STATE FROM HEADGATE_STATE WHERE K IN (" + repeated("?", len(keys)) + ")",
-				Args: listed(keys)}
+		lock: func(keys [][]byte, _ bool) []sqldb.Query {
+			return []sqldb.Query{{Text: "SELECT K, STATE FROM HEADGATE_STATE WHERE K IN (" + repeated("?", len(keys)) + ")",
+				Args: listed(keys)}}
 		},
 		put: func(rows []row) sqldb.Query {
 			return sqldb.Query{Text: "INSERT INTO HEADGATE_STATE (" + columns + ") VALUES " +

@@ -195,24 +195,18 @@ func (w *work) read(ctx context.Context, op string) (put []row, drop [][]byte, e
 // readTexts reads by single statements.
 func (w *work) readTexts(ctx context.Context, op string) (now int64, err error) {
 	d := w.b.conf.dialect
-	before, lock := d.lock(w.keys, w.b.db.Returning())
-	reads, numbers := []sqldb.Query{lock, d.clock}, []*int64{nil, &now}
+	queries := d.lock(w.keys, w.b.db.Returning())
+	lock, clock := &queries[len(queries)-1], d.clock
+	lock.Each, clock.To = w.rows(w.found), []any{&now}
+	queries = append(queries, clock)
 	if q, to := w.task.count(); q.Text != "" {
-		reads, numbers = append(reads, q), append(numbers, to)
+		q.To = []any{to}
+		queries = append(queries, q)
 	}
 	if long := w.task.long(); len(long) > 0 {
-		reads = append(reads, d.oldest(w.partsOf(long))...)
+		queries = append(queries, w.partsBy(d.oldest(w.partsOf(long)))...)
 	}
-	err = w.tx.Read(ctx, op, before, reads, func(i int, scan func(...any) error) error {
-		switch {
-		case i == 0:
-			return w.row(scan, w.found)
-		case i < len(numbers):
-			return scan(numbers[i])
-		default:
-			return w.row(scan, w.task.part)
-		}
-	})
+	_, err = w.tx.Run(ctx, op, queries...)
 	return now, err
 }
 
@@ -227,22 +221,31 @@ func (w *work) partsOf(positions []int) []part {
 
 // readPartTexts reads some parts by single statements.
 func (w *work) readPartTexts(ctx context.Context, op string, of []part) error {
-	return w.tx.Read(ctx, op, nil, w.b.conf.dialect.parts(of), func(_ int, scan func(...any) error) error {
-		return w.row(scan, w.task.part)
-	})
+	return w.tx.Change(ctx, op, w.partsBy(w.b.conf.dialect.parts(of))...)
 }
 
-func (w *work) row(scan func(...any) error, take func(i int, value []byte)) error {
-	var key, value []byte
-	if err := scan(&key, &value); err != nil {
-		return err
+// partsBy has the task take the parts that queries return.
+func (w *work) partsBy(queries []sqldb.Query) []sqldb.Query {
+	for i := range queries {
+		queries[i].Each = w.rows(w.task.part)
 	}
-	i := position(w.keys, key)
-	if i < 0 {
-		return fmt.Errorf("%w: the database has returned a row that nobody asked for", backends.ErrCorrupt)
+	return queries
+}
+
+// rows takes rows of a key and a value.
+func (w *work) rows(take func(i int, value []byte)) func(scan func(...any) error) error {
+	return func(scan func(...any) error) error {
+		var key, value []byte
+		if err := scan(&key, &value); err != nil {
+			return err
+		}
+		i := position(w.keys, key)
+		if i < 0 {
+			return fmt.Errorf("%w: the database has returned a row that nobody asked for", backends.ErrCorrupt)
+		}
+		take(i, value)
+		return nil
 	}
-	take(i, value)
-	return nil
 }
 
 // found notes that keys[i] has a row.

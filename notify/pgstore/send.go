@@ -57,9 +57,10 @@ func (s *Store) lock(ctx context.Context, user string) (*locked, error) {
 	}
 	l := &locked{tx: tx, user: user}
 	r, d := &l.found, s.db.Dialect
-	ok, _, err := tx.Row(ctx, op, nil, sqldb.Query{Text: lockText, Args: []any{user}},
-		&r.RateLimit, &r.Minutes, &r.Count, &r.Reserved, d.Into(&r.StartUs), &r.Version, d.Into(&l.nowUs))
-	if err == nil && !ok {
+	there := false
+	_, err = tx.Run(ctx, op, sqldb.Query{Text: lockText, Args: []any{user}, Found: &there, To: []any{
+		&r.RateLimit, &r.Minutes, &r.Count, &r.Reserved, d.Into(&r.StartUs), &r.Version, d.Into(&l.nowUs)}})
+	if err == nil && !there {
 		err = notify.ErrNoConfig
 	}
 	if err != nil {

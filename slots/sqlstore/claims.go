@@ -145,17 +145,17 @@ func (t *tx) Lock(ctx context.Context, s slots.Series, windowMs, max int64) (cou
 	if !known {
 		first = append(first, row...)
 	}
-	to := []any{&count, &active}
+	lock.To, lock.Found = []any{&count, &active}, &ok
 	if t.db.dialect.gateActive {
-		to = to[:1]
+		lock.To = lock.To[:1]
 	}
-	ok, answered, err := t.Row(ctx, op, first, lock, to...)
+	answered, err := t.Run(ctx, op, append(first, lock)...)
 	t.locked = true
 	if err != nil && !answered && t.gated() {
 		return count, ok, gateHeld(storeError(err))
 	}
 	if err == nil && !ok && known {
-		ok, err = t.lockUnknown(ctx, op, window, row, lock, to...)
+		err = t.lockUnknown(ctx, op, window, append(row, lock))
 	}
 	switch {
 	case err == nil && (inactive(held) || inactive(active)):
@@ -172,19 +172,17 @@ func inactive(actIn sql.NullInt64) bool { return actIn.Valid && actIn.Int64 == 0
 
 // lockUnknown locks a window that was said to have a row, and that was not locked: it is full, or
 // its row is gone, and is made again then.
-func (t *tx) lockUnknown(ctx context.Context, op string, w slots.WindowKey, row []query, lock query,
-	to ...any) (ok bool, err error) {
+func (t *tx) lockUnknown(ctx context.Context, op string, w slots.WindowKey, again []query) error {
 	on, err := t.Session(ctx, op)
 	if err != nil {
-		return false, err
+		return err
 	}
 	var full int64
 	peek := t.db.dialect.statements.peek.with(w.Scope, w.SizeMs, t.db.at(w.StartMs))
 	if there, err := t.db.row(ctx, on, op, peek, &full); there || err != nil {
-		return false, err
+		return err
 	}
-	ok, _, err = t.Row(ctx, op, row, lock, to...)
-	return ok, err
+	return t.Change(ctx, op, again...)
 }
 
 // gated reports whether the transaction holds a version of a config.

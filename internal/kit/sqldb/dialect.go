@@ -25,9 +25,10 @@ type Dialect struct {
 	// parse checks a URL, whose prefix "jdbc:" is gone, and gives it the Config's
 	// user name and password. It does not connect. Errors hold no password.
 	parse func(url string, c Config) (*source, error)
-	// pipeline sends the statements of a transaction in two round trips; nil: each
-	// takes its own.
-	pipeline *pipeline
+	// batch sends queries in one round trip. After an error the database does not run what follows.
+	// answered reports whether the first query that returns rows did not fail. Nil: each query takes
+	// a round trip of its own.
+	batch func(ctx context.Context, conn *sql.Conn, queries []Query) (answered bool, err error)
 	// classify says what an error of the driver means. Context errors never come
 	// here.
 	classify   func(err error) failure
@@ -52,22 +53,6 @@ func (d *Dialect) meaning(err error) failure {
 
 // plain is Dialect.Bound and Selected where instants cross as they are.
 func plain(text string) string { return text }
-
-// A pipeline sends the statements of a transaction together: the first ones with the
-// beginning, and the last ones with the commit.
-type pipeline struct {
-	// begin begins a transaction and does Tx.Row. After an error there may be a transaction or not.
-	begin func(ctx context.Context, conn *sql.Conn, before []Query, last Query, to ...any) (ok, answered bool, err error)
-	// read begins a transaction, runs what comes before, then reads, and calls each for every row.
-	read func(ctx context.Context, conn *sql.Conn, before, reads []Query, each eachRow) error
-	// end runs the statements and, if none of them fails, commits.
-	end func(ctx context.Context, conn *sql.Conn, last []Query) error
-	// whole does Tx.Whole. After an error there may be a transaction or not.
-	whole func(ctx context.Context, conn *sql.Conn, queries []Query) (answered bool, err error)
-}
-
-// An eachRow takes a row of the query of that number.
-type eachRow = func(read int, scan func(to ...any) error) error
 
 // migrations is how a schema is brought up to date. ${HISTORY} in a text is the name of the
 // history's table.

@@ -27,7 +27,7 @@ var MySQL = &Dialect{
 	Selected:   plain,
 	schemes:    []string{"mysql", "mariadb"},
 	parse:      parseMySQL,
-	pipeline:   &pipeline{begin: mysqlBegin, read: mysqlRead, end: mysqlEnd, whole: mysqlWhole},
+	batch:      mysqlBatch,
 	classify:   classifyMySQL,
 	migrations: mysqlMigrations(),
 }
@@ -90,7 +90,7 @@ func parseMySQL(address string, c Config) (*source, error) {
 	config.Timeout = dialTimeout
 	config.ClientFoundRows = true   // an update that changes nothing has found its row all the same
 	config.InterpolateParams = true // one round trip instead of two; safe with this character set
-	config.MultiStatements = true   // for the pipeline; values are never part of a text
+	config.MultiStatements = true   // for mysqlBatch; values are never part of a text
 	config.Params = map[string]string{"sql_mode": mysqlSettings,
 		"innodb_lock_wait_timeout": strconv.FormatInt(wholeSeconds(c.LockWait), 10)}
 	if err := config.Apply(mysql.Charset("utf8mb4", "utf8mb4_bin"), mysql.EnableCompression(false)); err != nil {
@@ -196,64 +196,25 @@ func mysqlMicros(src any) (int64, error) {
 	return t.UnixMicro(), err
 }
 
-// mysqlBegin begins and reads rows in one round trip.
-func mysqlBegin(ctx context.Context, conn *sql.Conn, before []Query, last Query,
-	to ...any) (ok, answered bool, err error) {
-	reads := withRows(before)
-	answered, err = mysqlBatch(ctx, conn, append(before, last), func(i int, scan func(to ...any) error) error {
-		if i < len(reads) {
-			return scan(reads[i].To...)
-		}
-		ok = true
-		return scan(to...)
-	})
-	return ok && err == nil, answered, err
-}
-
-// withRows are those of the queries that return rows.
-func withRows(queries []Query) (reads []Query) {
+// mysqlBatch implements Dialect.batch.
+func mysqlBatch(ctx context.Context, conn *sql.Conn, queries []Query) (answered bool, err error) {
+	var texts []string
+	var args []any
+	var reads []Query
 	for _, q := range queries {
-		if q.To != nil {
+		texts, args = append(texts, q.Text), append(args, q.Args...)
+		if q.reads() {
 			reads = append(reads, q)
 		}
 	}
-	return reads
-}
-
-// mysqlWhole does all in one round trip. After an error the server does not run what follows, the
-// commit with it.
-func mysqlWhole(ctx context.Context, conn *sql.Conn, queries []Query) (answered bool, err error) {
-	reads := withRows(queries)
-	return mysqlBatch(ctx, conn, append(queries, Query{Text: "COMMIT"}), func(i int, scan func(to ...any) error) error {
-		return scan(reads[i].To...)
-	})
-}
-
-// mysqlRead begins and runs all of the queries in one round trip.
-func mysqlRead(ctx context.Context, conn *sql.Conn, before, reads []Query, each eachRow) error {
-	_, err := mysqlBatch(ctx, conn, append(before, reads...), each)
-	return err
-}
-
-// mysqlBatch begins, runs queries in one round trip and calls each for every row, with the number
-// of its query among those that return rows. answered reports whether the first of these did not
-// fail.
-func mysqlBatch(ctx context.Context, conn *sql.Conn, queries []Query, each eachRow) (answered bool, err error) {
-	var text strings.Builder
-	var args []any
-	text.WriteString("START TRANSACTION")
-	for _, q := range queries {
-		text.WriteString("; " + q.Text)
-		args = append(args, q.Args...)
-	}
-	rows, err := conn.QueryContext(ctx, text.String(), args...)
+	rows, err := conn.QueryContext(ctx, strings.Join(texts, "; "), args...)
 	if err != nil {
 		return false, err // the driver returns when the first rows are there
 	}
 	defer rows.Close()
 	for i := 0; ; i++ {
 		for rows.Next() {
-			if err := each(i, rows.Scan); err != nil {
+			if err := reads[i].take(rows.Scan); err != nil {
 				return true, err
 			}
 		}
@@ -261,19 +222,6 @@ func mysqlBatch(ctx context.Context, conn *sql.Conn, queries []Query, each eachR
 			return true, rows.Err()
 		}
 	}
-}
-
-// mysqlEnd does the rest. After an error the server does not run what follows, the
-// commit with it.
-func mysqlEnd(ctx context.Context, conn *sql.Conn, last []Query) error {
-	var text strings.Builder
-	var args []any
-	for _, q := range last {
-		text.WriteString(q.Text + "; ")
-		args = append(args, q.Args...)
-	}
-	_, err := conn.ExecContext(ctx, text.String()+"COMMIT", args...)
-	return err
 }
 
 // mysqlLock is the name of the lock that migrations of a database take: locks are

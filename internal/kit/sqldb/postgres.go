@@ -27,7 +27,7 @@ var Postgres = &Dialect{
 	Selected:   plain,
 	schemes:    []string{"postgres", "postgresql"},
 	parse:      parsePostgres,
-	pipeline:   &pipeline{begin: postgresBegin, read: postgresRead, end: postgresEnd, whole: postgresWhole},
+	batch:      postgresBatch,
 	classify:   classifyPostgres,
 	migrations: postgresMigrations(),
 }
@@ -115,95 +115,32 @@ func postgresMicros(src any) (int64, error) {
 	return t.UnixMicro(), nil
 }
 
-// postgresBegin begins and reads rows in one round trip.
-func postgresBegin(ctx context.Context, conn *sql.Conn, before []Query, last Query,
-	to ...any) (ok, answered bool, err error) {
+// postgresBatch implements Dialect.batch.
+func postgresBatch(ctx context.Context, conn *sql.Conn, queries []Query) (answered bool, err error) {
 	var b pgx.Batch
-	b.Queue("begin")
-	postgresQueue(&b, before, &answered)
-	b.Queue(last.Text, last.Args...).QueryRow(func(row pgx.Row) (err error) {
-		ok, err = postgresRow(row, to)
-		return err
-	})
-	err = postgresBatch(ctx, conn, &b)
-	return ok, answered, err
-}
-
-// postgresQueue adds queries to a batch. It sets answered once one of them has returned its row, or
-// none.
-func postgresQueue(b *pgx.Batch, queries []Query, answered *bool) {
 	for _, q := range queries {
 		queued := b.Queue(q.Text, q.Args...)
-		if q.To != nil {
-			queued.QueryRow(func(row pgx.Row) error {
-				_, err := postgresRow(row, q.To)
-				*answered = *answered || err == nil
-				return err
-			})
+		if !q.reads() {
+			continue
 		}
-	}
-}
-
-// postgresWhole does all in one round trip. After an error the server ignores what follows in the
-// batch, the commit with it.
-func postgresWhole(ctx context.Context, conn *sql.Conn, queries []Query) (answered bool, err error) {
-	var b pgx.Batch
-	b.Queue("begin")
-	postgresQueue(&b, queries, &answered)
-	b.Queue("commit")
-	err = postgresBatch(ctx, conn, &b)
-	return answered, err
-}
-
-// postgresRow scans a row; ok is false if it does not exist.
-func postgresRow(row pgx.Row, to []any) (ok bool, err error) {
-	err = row.Scan(to...)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// postgresEnd does the rest. After an error the server ignores what follows in
-// the batch, the commit with it.
-func postgresEnd(ctx context.Context, conn *sql.Conn, last []Query) error {
-	var b pgx.Batch
-	for _, q := range last {
-		b.Queue(q.Text, q.Args...)
-	}
-	b.Queue("commit")
-	return postgresBatch(ctx, conn, &b)
-}
-
-// postgresRead begins and runs all of the queries in one round trip, and calls each for every row
-// of those in reads.
-func postgresRead(ctx context.Context, conn *sql.Conn, before, reads []Query, each eachRow) error {
-	var b pgx.Batch
-	b.Queue("begin")
-	for _, q := range before {
-		b.Queue(q.Text, q.Args...)
-	}
-	for i, q := range reads {
-		b.Queue(q.Text, q.Args...).Query(func(rows pgx.Rows) error {
+		queued.Query(func(rows pgx.Rows) error {
 			for rows.Next() {
-				if err := each(i, rows.Scan); err != nil {
+				if err := q.take(rows.Scan); err != nil {
 					return err
 				}
 			}
+			answered = answered || rows.Err() == nil
 			return rows.Err()
 		})
 	}
-	return postgresBatch(ctx, conn, &b)
-}
-
-func postgresBatch(ctx context.Context, conn *sql.Conn, b *pgx.Batch) error {
-	return conn.Raw(func(driverConn any) error {
+	err = conn.Raw(func(driverConn any) error {
 		c, ok := driverConn.(*stdlib.Conn)
 		if !ok {
 			return fmt.Errorf("the connection is %T", driverConn)
 		}
-		return c.Conn().SendBatch(ctx, b).Close()
+		return c.Conn().SendBatch(ctx, &b).Close()
 	})
+	return answered, err
 }
 
 // postgresLock is the number of the advisory lock that migrations take; any that

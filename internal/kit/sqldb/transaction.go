@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"slices"
 	"time"
 )
 
@@ -26,7 +27,7 @@ type Tx struct {
 // Begin returns a transaction. It runs at the isolation of the session: READ COMMITTED, or
 // serially.
 func (db *DB) Begin(ctx context.Context, op string) (*Tx, error) {
-	if db.Dialect.pipeline != nil {
+	if db.Dialect.batch != nil {
 		conn, err := db.Write.Conn(ctx)
 		if err != nil {
 			return nil, db.Fail(ctx, op, err)
@@ -43,63 +44,33 @@ func (db *DB) Begin(ctx context.Context, op string) (*Tx, error) {
 // Pipelined reports whether statements are sent together.
 func (t *Tx) Pipelined() bool { return t.tx == nil }
 
-// Row runs some queries and then one for at most one row; ok is false if that returns no row. If
-// queries that were sent together fail, answered reports whether the first of them that has a To
-// did not. If a query that was sent alone fails, it is true.
-func (t *Tx) Row(ctx context.Context, op string, before []Query, last Query, to ...any) (ok, answered bool, err error) {
-	if t.tx == nil && t.conn != nil && !t.begun {
-		t.begun = true
-		ok, answered, err = t.db.Dialect.pipeline.begin(ctx, t.conn, before, last, to...)
-		return ok, answered, t.db.Fail(ctx, op, err)
-	}
-	on, err := t.Session(ctx, op)
-	for _, q := range before {
-		switch {
-		case err != nil:
-		case q.To != nil:
-			_, err = t.db.Row(ctx, on, op, q, q.To...)
-		default:
-			_, err = t.db.Change(ctx, on, op, q)
-		}
-	}
-	if err != nil {
-		return false, true, err
-	}
-	ok, err = t.db.Row(ctx, on, op, last, to...)
-	return ok, true, err
-}
+// What a batch has before and after the queries of a transaction.
+var begin, commit = Query{Text: "BEGIN"}, Query{Text: "COMMIT"}
 
-// Read runs statements and then queries, and calls each for every row of the query reads[i]. What
-// comes before must return no rows. Pipelined, and first in the transaction, it is one round trip.
-// each must not use the transaction.
-func (t *Tx) Read(ctx context.Context, op string, before, reads []Query,
-	each func(i int, scan func(to ...any) error) error) error {
-	if t.tx == nil && t.conn != nil && !t.begun {
-		t.begun = true
-		if t.db.opening != nil {
-			before = append(t.db.opening(), before...)
-		}
-		return t.db.Fail(ctx, op, t.db.Dialect.pipeline.read(ctx, t.conn, before, reads, each))
+// Run runs queries. Pipelined, and first in the transaction, they are one round trip, and it is not checked
+// how many rows they change; if one of them fails, answered reports whether the first that returns
+// rows did not. If a query that was sent alone fails, it is true. What takes a row must not use the
+// transaction.
+func (t *Tx) Run(ctx context.Context, op string, queries ...Query) (answered bool, err error) {
+	if t.tx != nil || t.conn == nil || t.begun {
+		return true, t.Change(ctx, op, queries...)
 	}
-	if err := t.Change(ctx, op, before...); err != nil {
-		return err
+	t.begun = true
+	all := []Query{begin}
+	if t.db.opening != nil {
+		all = append(all, t.db.opening()...)
 	}
-	on, err := t.Session(ctx, op)
-	for i, q := range reads {
-		if err == nil {
-			err = t.db.Rows(ctx, on, op, q, func(rows *sql.Rows) error { return each(i, rows.Scan) })
-		}
-	}
-	return err
+	answered, err = t.db.Dialect.batch(ctx, t.conn, append(all, queries...))
+	return answered, t.db.Fail(ctx, op, err)
 }
 
 // Whole begins, runs queries and commits if none of them fails, in one round trip. It ends the
-// transaction, which must be pipelined and have run nothing yet. A query may have a To; where
-// there is no row it stays as it was. After an error, answered reports whether the first query with
-// a To did not fail. After an error of the commit it is unknown whether it took effect.
+// transaction, which must be pipelined and have run nothing yet. After an error, answered reports
+// whether the first query that returns rows did not fail. After an error of the commit it is
+// unknown whether it took effect.
 func (t *Tx) Whole(ctx context.Context, op string, queries []Query) (answered bool, err error) {
 	t.begun = true
-	answered, err = t.db.Dialect.pipeline.whole(ctx, t.conn, queries)
+	answered, err = t.db.Dialect.batch(ctx, t.conn, slices.Concat([]Query{begin}, queries, []Query{commit}))
 	if err != nil {
 		err = t.db.Fail(ctx, op, err)
 		t.RollbackWithin(ctx)
@@ -109,11 +80,15 @@ func (t *Tx) Whole(ctx context.Context, op string, queries []Query) (answered bo
 	return answered, nil
 }
 
-// Change runs statements one by one. Each must change as many rows as it says.
+// Change runs queries one by one. Each must change as many rows as it says.
 func (t *Tx) Change(ctx context.Context, op string, queries ...Query) error {
 	on, err := t.Session(ctx, op)
 	for _, q := range queries {
-		if err == nil {
+		switch {
+		case err != nil:
+		case q.reads():
+			err = t.db.Rows(ctx, on, op, q, func(rows *sql.Rows) error { return q.take(rows.Scan) })
+		default:
 			_, err = t.db.Change(ctx, on, op, q)
 		}
 	}
@@ -155,7 +130,7 @@ func (t *Tx) Commit(ctx context.Context, op string, last ...Query) error {
 	if t.conn == nil {
 		return t.db.Fail(ctx, op, sql.ErrTxDone)
 	}
-	if err := t.db.Dialect.pipeline.end(ctx, t.conn, last); err != nil {
+	if _, err := t.db.Dialect.batch(ctx, t.conn, slices.Concat(last, []Query{commit})); err != nil {
 		t.doubtful = !t.db.Dialect.meaning(err).undone
 		err = t.db.Fail(ctx, op, err)
 		t.RollbackWithin(ctx)

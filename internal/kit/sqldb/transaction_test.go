@@ -50,7 +50,8 @@ func TestTransactionCommits(t *testing.T) {
 		tx, err := db.Begin(soon(t), "begin")
 		check(t, err)
 		var n int64
-		ok, _, err := tx.Row(soon(t), "count", []Query{insert2}, count, &n)
+		var ok bool
+		_, err = tx.Run(soon(t), "count", insert2, Query{Text: count.Text, To: []any{&n}, Found: &ok})
 		if !ok || err != nil || n != 2 {
 			t.Fatalf("%d rows inside, %v, %v", n, ok, err)
 		}
@@ -102,7 +103,7 @@ func TestTransactionReturnsRowsBeforeAnError(t *testing.T) {
 			tx, err := db.Begin(soon(t), "begin")
 			check(t, err)
 			var n int64
-			_, answered, err := tx.Row(soon(t), "read", c.before, count, &n)
+			answered, err := tx.Run(soon(t), "read", append(c.before, Query{Text: count.Text, To: []any{&n}})...)
 			if want := c.answered || !tx.Pipelined(); err == nil || answered != want {
 				t.Errorf("%v: answered %v, want %v (%v)", c.before, answered, want, err)
 			}
@@ -124,11 +125,9 @@ func TestTransactionReadsSeveralRows(t *testing.T) {
 				_, err := tx.Session(soon(t), "begin")
 				check(t, err)
 			}
-			none, before, after := int64(-1), int64(-1), int64(-1)
-			ok, answered, err := tx.Row(soon(t), "read", []Query{
-				{Text: "SELECT N FROM T WHERE N > 5", To: []any{&none}},
-				{Text: count.Text, To: []any{&before}}, insert2,
-			}, count, &after)
+			none, before, after, ok := int64(-1), int64(-1), int64(-1), false
+			answered, err := tx.Run(soon(t), "read", Query{Text: "SELECT N FROM T WHERE N > 5", To: []any{&none}},
+				Query{Text: count.Text, To: []any{&before}}, insert2, Query{Text: count.Text, To: []any{&after}, Found: &ok})
 			if !ok || !answered || err != nil || none != -1 || before != 1 || after != 2 {
 				t.Errorf("round %d: %v, %v, %v: %d, %d, %d; want -1, 1, 2", round, ok, answered, err, none, before, after)
 			}
@@ -158,14 +157,16 @@ func TestTransactionReads(t *testing.T) {
 		check(t, err)
 		defer tx.Rollback()
 		var got []int64
-		err = tx.Read(soon(t), "read", []Query{insert2},
-			[]Query{{Text: "SELECT N FROM T ORDER BY N"}, {Text: "SELECT N FROM T WHERE N > 5"}, count},
-			func(i int, scan func(...any) error) error {
+		queries := []Query{insert2}
+		for i, text := range []string{"SELECT N FROM T ORDER BY N", "SELECT N FROM T WHERE N > 5", count.Text} {
+			queries = append(queries, Query{Text: text, Each: func(scan func(...any) error) error {
 				var n int64
 				err := scan(&n)
 				got = append(got, int64(i), n)
 				return err
-			})
+			}})
+		}
+		_, err = tx.Run(soon(t), "read", queries...)
 		check(t, err)
 		if want := []int64{0, 1, 0, 2, 2, 2}; !slices.Equal(got, want) {
 			t.Errorf("rows are %v, want %v", got, want)
