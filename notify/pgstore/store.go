@@ -75,7 +75,7 @@ func (s *Store) Close() error {
 }
 
 // Address returns the address of the database, for logs.
-func (s *Store) Address() string { return s.db.Address.Shown }
+func (s *Store) Address() string { return s.db.Address }
 
 //go:embed migrations
 var migrationFiles embed.FS

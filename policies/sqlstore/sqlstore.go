@@ -84,7 +84,7 @@ func over(db *sqldb.DB) *Store {
 func (s *Store) Close() error { return s.db.Close() }
 
 // Address returns where the database is, without a password.
-func (s *Store) Address() string { return s.db.Address.Shown }
+func (s *Store) Address() string { return s.db.Address }
 
 // Migrate brings the schema up to date, and returns the names of the scripts that it ran.
 func (s *Store) Migrate(ctx context.Context) (applied []string, err error) {

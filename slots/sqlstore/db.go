@@ -19,7 +19,7 @@ type DB struct {
 var _ slots.Store = (*DB)(nil)
 
 // Address returns what the URL that the store was opened with says.
-func (db *DB) Address() sqldb.Address { return db.sql.Address }
+func (db *DB) Address() string { return db.sql.Address }
 
 // Pool implements slots.Store.
 func (db *DB) Pool() slots.PoolStats { return slots.PoolStats(db.sql.Pool()) }

@@ -89,7 +89,7 @@ func openSlots(_ context.Context, of *server) (*addition, error) {
 	if err := s.assemble(of.guard, of.metrics); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &addition{name: "slots", where: db.Address().Shown, api: s.api, admin: map[string]http.Handler{"": s.admin},
+	return &addition{name: "slots", where: db.Address(), api: s.api, admin: map[string]http.Handler{"": s.admin},
 		prepare: s.begin, part: s.part, run: s.run, close: s.close}, nil
 }
 

@@ -7,12 +7,6 @@ import (
 	"strings"
 )
 
-// Address is what a URL says.
-type Address struct {
-	Dialect string // such as "postgres"
-	Shown   string // the address without a password, for logs
-}
-
 // parseURL reads a URL with a host. Its errors do not quote it: there may be a
 // password in it.
 func parseURL(address string) (*url.URL, error) {

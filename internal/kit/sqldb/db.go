@@ -15,15 +15,18 @@ import (
 // A DB is a database: its dialect and its connections. It may be used from any goroutine.
 type DB struct {
 	Dialect *Dialect
-	Address Address
+	Address string // without a password, for logs
 	// Read and Write are the connections. They are the same ones unless the database
 	// wants a single one for writing.
 	Read, Write *sql.DB
 	// Log gets what happens beside the calls.
 	Log *slog.Logger
 
-	release   func() error   // what else is to be closed, or nil
-	opening   func() []Query // see pools
+	release func() error // what else is to be closed, or nil
+	// opening are statements that a pipelined transaction begins with, where sessions cannot be
+	// set up; nil means none.
+	opening func() []Query
+	// returning reports whether INSERT … ON DUPLICATE KEY UPDATE … RETURNING is there; nil: no.
 	returning func() bool
 	poolMin   int
 	warming   atomic.Bool // connections are being made ahead of need
@@ -39,23 +42,24 @@ func Open(c Config) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := src.open()
-	if err != nil {
+	db := newDB(d, src.shown, c)
+	if err := src.open(db); err != nil {
 		return nil, err
 	}
-	return newDB(d, src.shown, p, c), nil
+	return db, nil
 }
 
 // Over is Open for a driver of the caller's, such as a test's, in the place of the dialect's own.
 func Over(d *Dialect, driver driver.Connector, c Config) *DB {
 	c = c.withDefaults()
-	return newDB(d, d.Name, onePool(driver, c), c)
+	db := newDB(d, d.Name, c)
+	db.onePool(driver, c)
+	return db
 }
 
-func newDB(d *Dialect, shown string, p pools, c Config) *DB {
-	return &DB{Dialect: d, Address: Address{d.Name, shown}, Read: p.read, Write: p.write,
-		release: p.release, opening: p.opening, returning: p.returning,
-		Log: c.Log.With("database", shown), poolMin: c.PoolMin, standing: make(chan *standing, c.PoolMin)}
+func newDB(d *Dialect, shown string, c Config) *DB {
+	return &DB{Dialect: d, Address: shown, Log: c.Log.With("database", shown), poolMin: c.PoolMin,
+		standing: make(chan *standing, c.PoolMin)}
 }
 
 // Close closes the connections; a caller that uses one at the moment gets an error.

@@ -97,15 +97,15 @@ func parseMySQL(address string, c Config) (*source, error) {
 		return nil, scrub(err, config.Passwd)
 	}
 	config.Logger = mysqlSilence{} // every error is returned, too
-	return &source{shown: u.Scheme + "://" + strings.Join(hosts, ",") + "/" + config.DBName, open: func() (pools, error) {
+	return &source{shown: u.Scheme + "://" + strings.Join(hosts, ",") + "/" + config.DBName, open: func(db *DB) error {
 		connector, err := newMySQLHosts(config, hosts)
 		if err != nil {
-			return pools{}, scrub(err, config.Passwd)
+			return scrub(err, config.Passwd)
 		}
 		prepared := &mysqlConnector{Connector: connector, idle: mysqlIdle(c.withDefaults().IdleInTransaction)}
-		p := onePool(prepared, c)
-		p.returning = prepared.returning.Load
-		return p, nil
+		db.onePool(prepared, c)
+		db.returning = prepared.returning.Load
+		return nil
 	}}, nil
 }
 

@@ -33,8 +33,9 @@ func oracleParse(url string, c Config) (*source, error) {
 	}
 	return &source{
 		shown: "oracle://" + a.connect,
-		open: func() (pools, error) {
-			return onePool(oracleConnection{connector}, c), nil
+		open: func(db *DB) error {
+			db.onePool(oracleConnection{connector}, c)
+			return nil
 		},
 	}, nil
 }

@@ -66,8 +66,7 @@ const dpi1047 = `ORA-00000: DPI-1047: Cannot locate a 64-bit Oracle Client libra
 
 // A missing client library is nothing to try again, and the error says what to do.
 func TestOracleWithoutClient(t *testing.T) {
-	pool := onePool(oracleConnection{noClient{}}, Config{})
-	db := &DB{Dialect: Oracle, Read: pool.read, Write: pool.write}
+	db := Over(Oracle, oracleConnection{noClient{}}, Config{})
 	defer db.Close()
 	_, err := db.Row(t.Context(), db.Read, "read", Query{Text: "SELECT 1 FROM DUAL"})
 	if err == nil || KindOf(err) != Failed || !strings.Contains(err.Error(), "install Oracle Instant Client") {

@@ -13,7 +13,7 @@ func TestOracleDriver(t *testing.T) {
 	c := Config{URL: "jdbc:oracle:thin:@127.0.0.1:1/ORCLPDB1", Username: "rate_limiter", Password: "hunter2"}
 	db, err := Open(c)
 	check(t, err)
-	if db.Address != (Address{"oracle", "oracle://127.0.0.1:1/ORCLPDB1"}) {
+	if db.Dialect != Oracle || db.Address != "oracle://127.0.0.1:1/ORCLPDB1" {
 		t.Fatalf("address %+v", db.Address)
 	}
 	defer func() { check(t, db.Close()) }()

@@ -8,25 +8,14 @@ import (
 // A source is a database to connect to.
 type source struct {
 	shown string // for people: without a password
-	open  func() (pools, error)
-}
-
-// pools are connections. They are the same one unless reading and writing want
-// different connections.
-type pools struct {
-	read, write *sql.DB
-	release     func() error // what else is to be closed, or nil
-	// opening are statements that a pipelined transaction begins with, where sessions cannot be
-	// set up; nil means none.
-	opening func() []Query
-	// returning reports whether INSERT … ON DUPLICATE KEY UPDATE … RETURNING is there; nil: no.
-	returning func() bool
+	// open fills in the connections of a DB, and what goes with them.
+	open func(db *DB) error
 }
 
 // onePool reads and writes on the same connections.
-func onePool(c driver.Connector, config Config) pools {
-	db := newPool(c, config)
-	return pools{read: db, write: db}
+func (db *DB) onePool(c driver.Connector, config Config) {
+	db.Write = newPool(c, config)
+	db.Read = db.Write
 }
 
 // newPool applies the limits of a Config.

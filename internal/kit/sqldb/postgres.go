@@ -76,10 +76,10 @@ func parsePostgres(address string, c Config) (*source, error) {
 	}
 	connector := newPostgresConnector(config, parameters.Has("default_query_exec_mode"), c)
 	shown := "postgres://" + strings.Join(postgresHosts(&config.Config), ",") + "/" + config.Database
-	return &source{shown: shown, open: func() (pools, error) {
-		p := onePool(connector, c)
-		p.opening = connector.opening
-		return p, nil
+	return &source{shown: shown, open: func(db *DB) error {
+		db.onePool(connector, c)
+		db.opening = connector.opening
+		return nil
 	}}, nil
 }
 

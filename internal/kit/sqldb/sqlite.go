@@ -63,19 +63,19 @@ func parseSQLite(address string, c Config) (*source, error) {
 		"_pragma": {"busy_timeout(" + milliseconds(busy) + ")", "synchronous(" + synchronous + ")"},
 	}
 	s := &source{shown: "sqlite:" + path}
-	s.open = func() (pools, error) {
+	s.open = func(db *DB) error {
 		if path == ":memory:" {
-			return openSQLiteMemory(parameters, c)
+			return openSQLiteMemory(db, parameters, c)
 		}
 		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
-			return pools{}, fmt.Errorf("database url: there is no directory %q for the file %q: make it, or name another file",
+			return fmt.Errorf("database url: there is no directory %q for the file %q: make it, or name another file",
 				filepath.Dir(path), path)
 		}
 		if err := writable(path, c.Existing); err != nil {
-			return pools{}, err
+			return err
 		}
 		parameters.Add("_pragma", "journal_mode(WAL)")
-		return openSQLite((&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath()}).String()+"?"+
+		return openSQLite(db, (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath()}).String()+"?"+
 			parameters.Encode(), c)
 	}
 	return s, nil
@@ -134,33 +134,32 @@ func sqliteSynchronous(query string) (string, error) {
 
 // openSQLiteMemory opens a database of its own in memory. It lives as long as its
 // connections: one is kept.
-func openSQLiteMemory(parameters url.Values, c Config) (pools, error) {
+func openSQLiteMemory(db *DB, parameters url.Values, c Config) error {
 	parameters.Set("vfs", "memdb")
 	// The slash makes it one database for all connections of the name.
-	p, err := openSQLite(fmt.Sprintf("file:/headgate-%d?%s", memories.Add(1), parameters.Encode()), c)
-	if err != nil {
-		return p, err
+	if err := openSQLite(db, fmt.Sprintf("file:/headgate-%d?%s", memories.Add(1), parameters.Encode()), c); err != nil {
+		return err
 	}
-	keep, err := p.write.Conn(context.Background())
+	keep, err := db.Write.Conn(context.Background())
 	if err != nil {
-		return pools{}, errors.Join(err, p.write.Close(), p.read.Close())
+		return errors.Join(err, db.Write.Close(), db.Read.Close())
 	}
-	p.write.SetMaxOpenConns(2) // one of them is kept
-	p.release = keep.Close
-	return p, nil
+	db.Write.SetMaxOpenConns(2) // one of them is kept
+	db.release = keep.Close
+	return nil
 }
 
 // openSQLite makes one connection for writing, so that writers of this process
 // queue instead of trying repeatedly, and others for reading.
-func openSQLite(dsn string, c Config) (pools, error) {
+func openSQLite(db *DB, dsn string, c Config) error {
 	driver, err := sqlite.NewConnector(dsn)
 	if err != nil {
-		return pools{}, fmt.Errorf("database url: %w", err)
+		return fmt.Errorf("database url: %w", err)
 	}
 	connector := sqliteConnector{driver}
-	write := newPool(connector, c)
-	write.SetMaxOpenConns(1)
-	return pools{read: newPool(connector, c), write: write}, nil
+	db.Read, db.Write = newPool(connector, c), newPool(connector, c)
+	db.Write.SetMaxOpenConns(1)
+	return nil
 }
 
 func sqliteMicros(src any) (int64, error) {
