@@ -3,6 +3,11 @@ package sqldb
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 )
 
 // A Dialect is everything that differs between databases, as data and a few functions.
@@ -122,4 +127,73 @@ func (d *Dialect) Into(us *int64) sql.Scanner { return instant{us: us, read: d.M
 // IntoNull is Into for an instant that may be NULL: it sets null then, and leaves us.
 func (d *Dialect) IntoNull(us *int64, null *bool) sql.Scanner {
 	return instant{us: us, null: null, read: d.Micros}
+}
+
+// dialects are all that there are.
+func dialects() []*Dialect {
+	return []*Dialect{SQLite, Postgres, MySQL, Oracle}
+}
+
+// dialectOf returns the dialect of a URL's scheme, such as "postgres" or "mariadb".
+func dialectOf(scheme string) (*Dialect, error) {
+	for _, d := range dialects() {
+		if slices.Contains(d.schemes, scheme) {
+			return d, nil
+		}
+	}
+	return nil, fmt.Errorf("unknown database %q; want one of %s", scheme, strings.Join(schemes(), ", "))
+}
+
+// schemes are those of all dialects.
+func schemes() []string {
+	var all []string
+	for _, d := range dialects() {
+		all = append(all, d.schemes...)
+	}
+	return all
+}
+
+// parse checks a Config without connecting. Errors name the field, and hold no password.
+func parse(c Config) (*Dialect, *source, error) {
+	if err := c.checkPool(); err != nil {
+		return nil, nil, err
+	}
+	address := strings.TrimPrefix(c.URL, "jdbc:")
+	scheme, _, found := strings.Cut(address, ":")
+	if !found {
+		return nil, nil, errors.New("database url: want a scheme, one of " + strings.Join(schemes(), ", ") +
+			", such as postgres://host:5432/database")
+	}
+	d, err := dialectOf(scheme)
+	if err != nil {
+		return nil, nil, fmt.Errorf("database url: unknown scheme %q; want one of %s", scheme, strings.Join(schemes(), ", "))
+	}
+	src, err := d.parse(address, c)
+	return d, src, err
+}
+
+// A source is a database to connect to.
+type source struct {
+	shown string // for people: without a password
+	// open fills in the connections of a DB, and what goes with them.
+	open func(db *DB) error
+}
+
+// onePool reads and writes on the same connections.
+func (db *DB) onePool(c driver.Connector, config Config) {
+	db.Write = newPool(c, config)
+	db.Read = db.Write
+}
+
+// newPool applies the limits of a Config.
+func newPool(c driver.Connector, config Config) *sql.DB {
+	config = config.withDefaults()
+	db := sql.OpenDB(c)
+	db.SetMaxOpenConns(config.PoolMax)
+	// Connections beyond PoolMin end by maxIdle instead: to open and close them
+	// under changing load would cost more than to keep them.
+	db.SetMaxIdleConns(config.PoolMax)
+	db.SetConnMaxIdleTime(maxIdle)
+	db.SetConnMaxLifetime(maxLife)
+	return db
 }

@@ -2,11 +2,129 @@ package sqldb
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 )
+
+// A Schema is what an owner's migrations bring up to date: tables, and what goes with them.
+//
+// Files has the folder migrations, and in it one for each dialect, by its name, with scripts that are named as
+// Flyway would: V1__what_it_does.sql are applied once, in order; R__what_it_makes.sql after them, and
+// again when they have changed. A line that holds only "/" separates statements, which are
+// sent as they are. In MySQL's, ${COLLATION} is one that compares bytes and does not pad.
+type Schema struct {
+	Files fs.FS
+	// History is the table that notes which scripts were applied. It is made if it is not
+	// there. Each owner in a database has one of its own.
+	History string
+	// Flyway: version 1 may have been applied by Flyway, and is taken over then.
+	Flyway bool
+	// Packages and Functions are what the scripts make that a database may accept although it
+	// does not compile.
+	Packages, Functions []string
+}
+
+// history fills in the name of the history's table.
+func (schema Schema) history(text string, args ...any) Query {
+	return Query{Text: strings.ReplaceAll(text, "${HISTORY}", schema.History), Args: args}
+}
+
+// A script is one file.
+type script struct {
+	name    string
+	version int // 0 if it is repeatable
+	text    string
+}
+
+func (s script) repeatable() bool { return s.version == 0 }
+
+// checksum is the SHA-256 of the text.
+func (s script) checksum() string {
+	sum := sha256.Sum256([]byte(s.text))
+	return hex.EncodeToString(sum[:])
+}
+
+// statements splits the script and fills in ${NAME}s.
+func (s script) statements(values map[string]string) []string {
+	text := s.text
+	for name, value := range values {
+		text = strings.ReplaceAll(text, "${"+name+"}", value)
+	}
+	var all, lines []string
+	for line := range strings.Lines(text + "\n/\n") {
+		if strings.TrimSpace(line) != "/" {
+			lines = append(lines, line)
+			continue
+		}
+		if !blank(lines) {
+			all = append(all, strings.TrimSpace(strings.Join(lines, "")))
+		}
+		lines = nil
+	}
+	return all
+}
+
+// blank reports whether there is nothing but comments.
+func blank(lines []string) bool {
+	return !slices.ContainsFunc(lines, func(line string) bool {
+		line = strings.TrimSpace(line)
+		return line != "" && !strings.HasPrefix(line, "--")
+	})
+}
+
+var versionPattern = regexp.MustCompile(`^V([0-9]{1,6})__`)
+
+// version is the number in a script's name, 0 if it has none.
+func version(name string) int {
+	m := versionPattern.FindStringSubmatch(name)
+	if m == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// scripts are those for a dialect, in the order to apply them in.
+func (schema Schema) scripts(d *Dialect) ([]script, error) {
+	folder := path.Join("migrations", d.Name)
+	entries, err := fs.ReadDir(schema.Files, folder)
+	if err != nil {
+		return nil, err
+	}
+	var all []script
+	for _, e := range entries {
+		text, err := fs.ReadFile(schema.Files, path.Join(folder, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, script{e.Name(), version(e.Name()), strings.ReplaceAll(string(text), "\r\n", "\n")})
+	}
+	slices.SortFunc(all, inOrder)
+	return all, nil
+}
+
+// inOrder puts versions before what is repeatable.
+func inOrder(a, b script) int {
+	if a.repeatable() != b.repeatable() {
+		return b.version - a.version
+	}
+	if a.version != b.version {
+		return a.version - b.version
+	}
+	return strings.Compare(a.name, b.name)
+}
 
 // migrateOp is what goes on, in errors.
 const migrateOp = "migrate the schema"
@@ -205,4 +323,47 @@ func (m *migration) done(ctx context.Context, s Session) (map[string]string, err
 		return err
 	})
 	return done, err
+}
+
+// Print returns all scripts for the database of a scheme, such as "postgres" or
+// "mariadb", as one that its own client program can run on an empty schema. They
+// note themselves in the history, so that Migrate finds nothing to do.
+func (schema Schema) Print(scheme string) (string, error) {
+	d, err := dialectOf(scheme)
+	if err != nil {
+		return "", err
+	}
+	scripts, err := schema.scripts(d)
+	if err != nil {
+		return "", err
+	}
+	m := &d.migrations
+	var values map[string]string
+	if m.printed != nil {
+		values = m.printed(scheme)
+	}
+	var b strings.Builder
+	b.WriteString(m.printHead)
+	b.WriteString(schema.history(m.createHistory).Text + m.printEnd + "\n")
+	for _, s := range scripts {
+		fmt.Fprintf(&b, "\n-- %s\n", s.name)
+		note := []string{literal(schema.history(m.dropHistory, s.name)),
+			literal(schema.history(m.addHistory, s.name, s.checksum()))}
+		for _, text := range append(s.statements(values), note...) {
+			b.WriteString(text + m.printEnd + "\n")
+		}
+	}
+	b.WriteString(m.printTail(schema))
+	return b.String(), nil
+}
+
+var placeholder = regexp.MustCompile(`\?[0-9]*|[$:][0-9]+`)
+
+// literal puts a query's arguments, which are plain words, into its text.
+func literal(q Query) string {
+	return placeholder.ReplaceAllStringFunc(q.Text, func(string) string {
+		arg := q.Args[0]
+		q.Args = q.Args[1:]
+		return fmt.Sprintf("'%s'", arg)
+	})
 }
