@@ -11,7 +11,6 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -59,38 +58,29 @@ func (s script) statements(values map[string]string) []string {
 	for name, value := range values {
 		text = strings.ReplaceAll(text, "${"+name+"}", value)
 	}
-	var all, lines []string
-	for line := range strings.Lines(text + "\n/\n") {
-		if strings.TrimSpace(line) != "/" {
-			lines = append(lines, line)
-			continue
+	var all []string
+	for _, statement := range separator.Split(text, -1) {
+		if uncommented(statement) != "" {
+			all = append(all, strings.TrimSpace(statement))
 		}
-		if !blank(lines) {
-			all = append(all, strings.TrimSpace(strings.Join(lines, "")))
-		}
-		lines = nil
 	}
 	return all
 }
 
-// blank reports whether there is nothing but comments.
-func blank(lines []string) bool {
-	return !slices.ContainsFunc(lines, func(line string) bool {
-		line = strings.TrimSpace(line)
-		return line != "" && !strings.HasPrefix(line, "--")
-	})
+// separator is a line that holds only a slash.
+var separator = regexp.MustCompile(`(?m)^[ \t]*/[ \t]*$`)
+
+// uncommented is a statement without the lines of comments that it begins with.
+func uncommented(text string) string {
+	for text = strings.TrimSpace(text); strings.HasPrefix(text, "--"); text = strings.TrimSpace(text) {
+		_, text, _ = strings.Cut(text, "\n")
+	}
+	return text
 }
 
-var versionPattern = regexp.MustCompile(`^V([0-9]{1,6})__`)
-
 // version is the number in a script's name, 0 if it has none.
-func version(name string) int {
-	m := versionPattern.FindStringSubmatch(name)
-	if m == nil {
-		return 0
-	}
-	n, err := strconv.Atoi(m[1])
-	if err != nil {
+func version(name string) (n int) {
+	if _, err := fmt.Sscanf(name, "V%d__", &n); err != nil {
 		return 0
 	}
 	return n

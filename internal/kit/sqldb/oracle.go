@@ -332,17 +332,9 @@ func oracleLock(ctx context.Context, db *sql.DB, conn *sql.Conn) (*sql.Tx, error
 func oraclePresent(text string, err error) bool {
 	code := oracleCode(err)
 	if code == 955 {
-		return strings.HasPrefix(strings.TrimSpace(uncommentedSQL(text)), "CREATE ")
+		return strings.HasPrefix(uncommented(text), "CREATE ")
 	}
 	return slices.Contains([]int{1430, 2260, 2261, 1408, 2441, 2443}, code)
-}
-
-// uncommentedSQL is a statement without the lines of comments that it begins with.
-func uncommentedSQL(text string) string {
-	for strings.HasPrefix(strings.TrimSpace(text), "--") {
-		_, text, _ = strings.Cut(strings.TrimSpace(text), "\n")
-	}
-	return text
 }
 
 // oracleTail has SQL*Plus show what does not compile.
