@@ -95,41 +95,34 @@ func values(rows []row) []any {
 	return args
 }
 
-// repeated is text n times, with commas between.
-func repeated(text string, n int) string {
-	return strings.TrimSuffix(strings.Repeat(text+",", n), ",")
+// ranges are page, between and count in a dialect whose clock is now, and which ends a SELECT of so
+// many rows with first.
+func (d *dialect) ranges(now, first string) {
+	d.page = func(after []byte, n int) sqldb.Query {
+		return d.Query("SELECT K, ENDS_US, M, "+now+" FROM HEADGATE_STATE WHERE K > ? ORDER BY K "+
+			fmt.Sprintf(first, n), after)
+	}
+	inside := " FROM HEADGATE_STATE WHERE K > ? AND K < ? AND ENDS_US > " + now
+	d.between = func(low, high []byte) sqldb.Query { return d.Query("SELECT K, STATE"+inside, low, high) }
+	d.count = func(low, high []byte) sqldb.Query { return d.Query("SELECT COUNT(*)"+inside, low, high) }
 }
 
-// ranges are page, between and count in a dialect whose placeholders are made by place, and whose
-// clock is now.
-func (d *dialect) ranges(now string, place func(n int) string) {
+// texts is what a dialect has that runs single statements.
+func (d *dialect) texts() *dialect {
 	d.begin, d.read, d.writes, d.longTrips = (*sqldb.DB).Begin, (*work).readTexts, (*work).texts, 2
 	d.readParts = (*work).readPartTexts
-	d.clock = sqldb.Query{Text: "SELECT " + now}
-	d.page = func(after []byte, n int) sqldb.Query {
-		return sqldb.Query{Args: []any{after}, Text: fmt.Sprintf(
-			"SELECT K, ENDS_US, M, %s FROM HEADGATE_STATE WHERE K > %s ORDER BY K LIMIT %d", now, place(1), n)}
-	}
-	inside := fmt.Sprintf(" FROM HEADGATE_STATE WHERE K > %s AND K < %s AND ENDS_US > %s", place(1), place(2), now)
-	d.between = func(low, high []byte) sqldb.Query {
-		return sqldb.Query{Text: "SELECT K, STATE" + inside, Args: []any{low, high}}
-	}
-	d.count = func(low, high []byte) sqldb.Query {
-		return sqldb.Query{Text: "SELECT COUNT(*)" + inside, Args: []any{low, high}}
-	}
+	d.clock = sqldb.Query{Text: "SELECT " + d.Clock}
+	d.ranges(d.Clock, "LIMIT %d")
+	return d
 }
 
-// listedThere is there in a dialect whose placeholders are made by place.
-func listedThere(place func(n int) string) func(keys [][]byte) sqldb.Query {
-	return func(keys [][]byte) sqldb.Query {
-		places := make([]string, len(keys))
-		for i := range places {
-			places[i] = place(i + 1)
-		}
-		return sqldb.Query{Text: "SELECT K FROM HEADGATE_STATE WHERE K IN (" + strings.Join(places, ", ") + ")",
-			Args: listed(keys)}
+// listing are there and expired in a dialect without arrays.
+func (d *dialect) listing() {
+	in := func(keys [][]byte) string {
+		return "SELECT K FROM HEADGATE_STATE WHERE K IN (" + sqldb.Repeated("?", len(keys)) + ")"
+	}
+	d.there = func(keys [][]byte) sqldb.Query { return d.Query(in(keys), listed(keys)...) }
+	d.expired = func(keys [][]byte, before int64) sqldb.Query {
+		return d.Query(in(keys)+" AND ENDS_US < ? FOR UPDATE SKIP LOCKED", append(listed(keys), before)...)
 	}
 }
-
-// mark is a placeholder where they have no numbers.
-func mark(int) string { return "?" }

@@ -1,14 +1,6 @@
 package sqlstore
 
-import (
-	"fmt"
-
-	"github.com/headgate-rls/headgate/internal/kit/sqldb"
-)
-
-// mysqlClock is the time at the start of its statement, by UTC: a session's time zone may have
-// hours that come twice.
-const mysqlClock = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+import "github.com/headgate-rls/headgate/internal/kit/sqldb"
 
 // mysql is MySQL and MariaDB.
 //
@@ -22,7 +14,7 @@ func mysql() *dialect {
 		lock: mysqlLock,
 		put: func(rows []row) sqldb.Query {
 			return sqldb.Query{Text: "INSERT INTO HEADGATE_STATE (" + columns + ") VALUES " +
-				repeated("(?,?,?,?,?,?)", len(rows)) +
+				sqldb.Repeated("(?,?,?,?,?,?)", len(rows)) +
 				" ON DUPLICATE KEY UPDATE STATE = VALUES(STATE), AT_US = VALUES(AT_US), N = VALUES(N), M = VALUES(M), " +
 				"ENDS_US = VALUES(ENDS_US)",
 				Args: values(rows)}
@@ -37,28 +29,22 @@ func mysql() *dialect {
 			}
 			return all
 		},
-		expired: func(keys [][]byte, before int64) sqldb.Query {
-			return sqldb.Query{
-				Text: fmt.Sprintf("SELECT K FROM HEADGATE_STATE WHERE K IN (%s) AND ENDS_US < %d FOR UPDATE SKIP LOCKED",
-					repeated("?", len(keys)), before), Args: listed(keys)}
-		},
 	}
-	d.there = listedThere(mark)
-	d.ranges(mysqlClock, mark)
+	d.listing()
 	d.markedParts()
-	return d
+	return d.texts()
 }
 
 // mysqlLock returns the rows at once where the server can, and else reads them afterwards: nobody
 // changes what is locked.
 func mysqlLock(keys [][]byte, returning bool) []sqldb.Query {
 	claim := sqldb.Query{Text: "INSERT INTO HEADGATE_STATE (" + columns + ") VALUES " +
-		repeated("(?,'',0,0,0,0)", len(keys)) +
+		sqldb.Repeated("(?,'',0,0,0,0)", len(keys)) +
 		" ON DUPLICATE KEY UPDATE N = N", Args: listed(keys)}
 	if returning {
 		claim.Text += " RETURNING K, STATE"
 		return []sqldb.Query{claim}
 	}
 	return []sqldb.Query{claim, {
-		Text: "SELECT K, STATE FROM HEADGATE_STATE WHERE K IN (" + repeated("?", len(keys)) + ")", Args: listed(keys)}}
+		Text: "SELECT K, STATE FROM HEADGATE_STATE WHERE K IN (" + sqldb.Repeated("?", len(keys)) + ")", Args: listed(keys)}}
 }

@@ -20,11 +20,6 @@ import (
 func oracle() *dialect {
 	d := &dialect{
 		Dialect: sqldb.Oracle, schemes: []string{"oracle"}, maxLeases: 256, relaxes: true,
-		expired: func(keys [][]byte, before int64) sqldb.Query {
-			return sqldb.Query{Args: append(listed(keys), before), Text: fmt.Sprintf(
-				"SELECT K FROM HEADGATE_STATE WHERE K IN (%s) AND ENDS_US < :%d FOR UPDATE SKIP LOCKED", oraclePlaces(1, len(keys)),
-				len(keys)+1)}
-		},
 		drop: func(keys [][]byte) []sqldb.Query {
 			var b block
 			for _, k := range keys {
@@ -33,16 +28,8 @@ func oracle() *dialect {
 			return []sqldb.Query{b.query("")}
 		},
 	}
-	d.there = listedThere(func(n int) string { return fmt.Sprintf(":%d", n) })
-	const now = "(SELECT HEADGATE_NOW_US() FROM DUAL)"
-	d.page = func(after []byte, n int) sqldb.Query {
-		return sqldb.Query{Args: []any{after}, Text: fmt.Sprintf(
-			"SELECT K, ENDS_US, M, %s FROM HEADGATE_STATE WHERE K > :1 ORDER BY K FETCH FIRST %d ROWS ONLY", now, n)}
-	}
-	d.between = func(low, high []byte) sqldb.Query {
-		return sqldb.Query{Text: "SELECT K, STATE FROM HEADGATE_STATE WHERE K > :1 AND K < :2 AND ENDS_US > " + now,
-			Args: []any{low, high}}
-	}
+	d.listing()
+	d.ranges("(SELECT HEADGATE_NOW_US() FROM DUAL)", "FETCH FIRST %d ROWS ONLY")
 	d.count = func(low, high []byte) sqldb.Query { return sqldb.Query{Text: "COUNT_ROWS", Args: []any{low, high}} }
 	d.begin, d.read, d.writes, d.longTrips = (*sqldb.DB).Standing, oracleRead, oracleWrites, 3
 	d.readParts = oracleReadParts
@@ -52,15 +39,6 @@ func oracle() *dialect {
 // oraclePart is how much of a state a RAW holds.
 const oraclePart = 2000
 
-// oraclePlaces are n placeholders from a number on.
-func oraclePlaces(from, n int) string {
-	places := make([]string, n)
-	for i := range places {
-		places[i] = fmt.Sprintf(":%d", from+i)
-	}
-	return strings.Join(places, ", ")
-}
-
 // A block is a PL/SQL block that calls procedures of HEADGATE_STATE_API.
 type block struct {
 	text strings.Builder
@@ -68,13 +46,13 @@ type block struct {
 }
 
 func (b *block) call(procedure string, args ...any) {
-	fmt.Fprintf(&b.text, " HEADGATE_STATE_API.%s(%s);", procedure, oraclePlaces(len(b.args)+1, len(args)))
+	fmt.Fprintf(&b.text, " HEADGATE_STATE_API.%s(%s);", procedure, sqldb.Repeated("?", len(args)))
 	b.args = append(b.args, args...)
 }
 
 // query is the block with a statement at its end.
 func (b *block) query(last string) sqldb.Query {
-	return sqldb.Query{Text: "BEGIN" + b.text.String() + last + " END;", Args: b.args}
+	return sqldb.Oracle.Query("BEGIN"+b.text.String()+last+" END;", b.args...)
 }
 
 // A lockedRow is what LOCK_ROW returns.

@@ -18,7 +18,7 @@ func (d *dialect) markedParts() {
 	d.parts = func(of []part) []sqldb.Query { return united(eachKey("SELECT K, PART", of)) }
 	d.dropParts = func(all []part) []sqldb.Query { return eachKey("DELETE", all) }
 	d.addParts = func(all []part) sqldb.Query {
-		q := sqldb.Query{Text: "REPLACE INTO HEADGATE_LOG (K, LAST_US, PART) VALUES " + repeated("(?,?,?)", len(all))}
+		q := sqldb.Query{Text: "REPLACE INTO HEADGATE_LOG (K, LAST_US, PART) VALUES " + sqldb.Repeated("(?,?,?)", len(all))}
 		for i := range all {
 			q.Args = append(q.Args, all[i].key, all[i].last, all[i].state)
 		}
@@ -42,7 +42,7 @@ func eachKey(what string, of []part) (all []sqldb.Query) {
 		for n < len(of) && bytes.Equal(of[n].key, of[0].key) {
 			n++
 		}
-		q := sqldb.Query{Text: what + " FROM HEADGATE_LOG WHERE K = ? AND LAST_US IN (" + repeated("?", n) + ")",
+		q := sqldb.Query{Text: what + " FROM HEADGATE_LOG WHERE K = ? AND LAST_US IN (" + sqldb.Repeated("?", n) + ")",
 			Args: []any{of[0].key}}
 		for i := range of[:n] {
 			q.Args = append(q.Args, of[i].last)

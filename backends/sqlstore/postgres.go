@@ -1,13 +1,6 @@
 package sqlstore
 
-import (
-	"strconv"
-
-	"github.com/headgate-rls/headgate/internal/kit/sqldb"
-)
-
-// postgresClock is the time at the moment, where now() is that of the transaction's start.
-const postgresClock = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+import "github.com/headgate-rls/headgate/internal/kit/sqldb"
 
 // postgres is PostgreSQL.
 //
@@ -64,8 +57,7 @@ func postgres() *dialect {
 				" CROSS JOIN LATERAL (SELECT K FROM HEADGATE_STATE WHERE K = U.K AND ENDS_US < $2 FOR UPDATE SKIP LOCKED) AS S"}
 		},
 	}
-	d.ranges(postgresClock, func(n int) string { return "$" + strconv.Itoa(n) })
-	return d
+	return d.texts()
 }
 
 // partArrays are the columns of parts.

@@ -181,7 +181,7 @@ func (e *edition) drop(ctx context.Context, table string, keys []string) error {
 	for i, k := range keys {
 		args[i] = k
 	}
-	return e.change(ctx, "DELETE FROM "+table+" WHERE POLICY_KEY IN ("+repeated("?", len(keys))+")", args...)
+	return e.change(ctx, "DELETE FROM "+table+" WHERE POLICY_KEY IN ("+sqldb.Repeated("?", len(keys))+")", args...)
 }
 
 // number fills in the IDs of policies that were added.

@@ -77,7 +77,7 @@ func (p *past) read(ctx context.Context) error {
 		return nil
 	}
 	var first, last sql.NullInt64
-	q := p.s.d.query("SELECT (SELECT MIN(CHANGE_ID) FROM HEADGATE_POLICY_CHANGE), (SELECT MAX(CHANGE_ID) FROM " +
+	q := p.s.db.Dialect.Query("SELECT (SELECT MIN(CHANGE_ID) FROM HEADGATE_POLICY_CHANGE), (SELECT MAX(CHANGE_ID) FROM " +
 		"HEADGATE_POLICY_CHANGE)" +
 		" FROM HEADGATE_POLICY_STATE WHERE ID = 1")
 	_, err := p.s.db.Row(ctx, p.tx, changeOp, q, &first, &last)
@@ -87,8 +87,9 @@ func (p *past) read(ctx context.Context) error {
 
 // forgetOfKeys removes the oldest change of each key that has as many as it may have, as one more comes.
 func (p *past) forgetOfKeys(ctx context.Context, keys []any) error {
-	q := p.s.d.query("SELECT MIN(CHANGE_ID) FROM HEADGATE_POLICY_CHANGE WHERE POLICY_KEY IN ("+repeated("?", len(keys))+
-		") GROUP BY POLICY_KEY HAVING COUNT(*) >= ?", append(slices.Clip(keys), p.s.keep.ofKey)...)
+	q := p.s.db.Dialect.Query("SELECT MIN(CHANGE_ID) FROM HEADGATE_POLICY_CHANGE WHERE POLICY_KEY IN ("+
+		sqldb.Repeated("?", len(keys))+") GROUP BY POLICY_KEY HAVING COUNT(*) >= ?",
+		append(slices.Clip(keys), p.s.keep.ofKey)...)
 	var oldest []any
 	err := p.s.db.Rows(ctx, p.tx, changeOp, q, func(rows *sql.Rows) error {
 		var id int64
@@ -99,8 +100,8 @@ func (p *past) forgetOfKeys(ctx context.Context, keys []any) error {
 	if err != nil || len(oldest) == 0 {
 		return err
 	}
-	return p.s.change(ctx, p.tx, "DELETE FROM HEADGATE_POLICY_CHANGE WHERE CHANGE_ID IN ("+repeated("?", len(oldest))+
-		")", oldest...)
+	return p.s.change(ctx, p.tx, "DELETE FROM HEADGATE_POLICY_CHANGE WHERE CHANGE_ID IN ("+
+		sqldb.Repeated("?", len(oldest))+")", oldest...)
 }
 
 // forget removes the oldest changes, after some were added, if there are more than there may be.
@@ -132,7 +133,7 @@ func (s *Store) History(ctx context.Context, key string, before int64, n int) (a
 		args = append(args, key)
 	}
 	text += " ORDER BY CHANGE_ID DESC" + strings.ReplaceAll(s.d.first, "#", strconv.Itoa(n))
-	err = s.db.Rows(ctx, s.db.Read, historyOp, s.d.query(text, args...), func(rows *sql.Rows) error {
+	err = s.db.Rows(ctx, s.db.Read, historyOp, s.db.Dialect.Query(text, args...), func(rows *sql.Rows) error {
 		e, err := entry(rows)
 		all = append(all, e)
 		return err

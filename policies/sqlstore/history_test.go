@@ -365,7 +365,7 @@ func TestRightsOnDataSuffice(t *testing.T) {
 					check(t, err)
 				}
 			}
-			if admin.d.name == "postgres" {
+			if admin.db.Dialect.Name == "postgres" {
 				run("CREATE ROLE "+name+" LOGIN PASSWORD 'secret'",
 					"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "+name)
 				defer run("DROP OWNED BY "+name, "DROP ROLE "+name)

@@ -76,7 +76,7 @@ func Open(c Config) (*Store, error) {
 
 // over returns a store on a database.
 func over(db *sqldb.DB) *Store {
-	return &Store{db, dialectOf(db.Dialect), bounds{table.HistoryOfKey, table.HistoryOfAll},
+	return &Store{db, dialects[db.Dialect], bounds{table.HistoryOfKey, table.HistoryOfAll},
 		make(chan struct{}, maxChanging)}
 }
 
@@ -110,7 +110,7 @@ func (s *Store) State(ctx context.Context) (table.State, error) {
 }
 
 func (s *Store) state(ctx context.Context, on sqldb.Session, lock string) (st table.State, err error) {
-	q := s.d.query("SELECT GENERATION, FLOOR_GENERATION, POLICIES, WATCH_FROM_US, WATCH_UNTIL_US, " + s.d.clock +
+	q := s.db.Dialect.Query("SELECT GENERATION, FLOOR_GENERATION, POLICIES, WATCH_FROM_US, WATCH_UNTIL_US, " + s.d.clock +
 		" FROM HEADGATE_POLICY_STATE WHERE ID = 1" + lock)
 	ok, err := s.db.Row(ctx, on, stateOp, q, &st.Generation, &st.Floor, &st.Policies, &st.WatchFrom,
 		&st.WatchUntil, &st.Now)
@@ -140,7 +140,7 @@ func (s *Store) Read(ctx context.Context, after int64, each func(table.Row) erro
 	text += fmt.Sprintf(" UNION ALL SELECT %d, '-', '-', GENERATION, '0', '0' FROM HEADGATE_POLICY_STATE WHERE ID = 1",
 		kindState)
 	generation = -1
-	err = s.db.Rows(ctx, s.db.Read, readOp, s.d.query(text, args...), func(rows *sql.Rows) error {
+	err = s.db.Rows(ctx, s.db.Read, readOp, s.db.Dialect.Query(text, args...), func(rows *sql.Rows) error {
 		var kind int
 		var r table.Row
 		if err := rows.Scan(&kind, &r.Key, &r.Type, &r.Capacity, &r.Refill, &r.Window); err != nil {
@@ -169,7 +169,7 @@ func (s *Store) Watch(ctx context.Context, us int64) (st table.State, err error)
 			st.WatchFrom, st.WatchUntil = st.Now, st.Now
 		}
 		st.WatchUntil = max(st.WatchUntil, st.Now+us)
-		_, err = s.db.Change(ctx, tx, changeOp, s.d.query(
+		_, err = s.db.Change(ctx, tx, changeOp, s.db.Dialect.Query(
 			"UPDATE HEADGATE_POLICY_STATE SET WATCH_FROM_US = ?, WATCH_UNTIL_US = ? WHERE ID = 1", st.WatchFrom, st.WatchUntil))
 		return err
 	})
@@ -203,7 +203,7 @@ func (s *Store) transact(ctx context.Context, f func(*sql.Tx) error) error {
 }
 
 func (s *Store) change(ctx context.Context, on sqldb.Session, text string, args ...any) error {
-	_, err := s.db.Change(ctx, on, changeOp, s.d.query(text, args...))
+	_, err := s.db.Change(ctx, on, changeOp, s.db.Dialect.Query(text, args...))
 	return err
 }
 
@@ -246,8 +246,8 @@ func (s *Store) Get(ctx context.Context, key string) (p table.Policy, ok bool, e
 func (s *Store) List(ctx context.Context, after, prefix string, n int) (all []table.Policy, err error) {
 	// Keys are ASCII, above a blank and below 0x7f. An empty text is NULL in Oracle.
 	const lowest = " "
-	q := s.d.query("SELECT "+s.columns()+" FROM HEADGATE_POLICY WHERE POLICY_KEY > ? AND POLICY_KEY >= ? AND POLICY_KEY "+
-		"< ? ORDER BY POLICY_KEY"+
+	q := s.db.Dialect.Query("SELECT "+s.columns()+
+		" FROM HEADGATE_POLICY WHERE POLICY_KEY > ? AND POLICY_KEY >= ? AND POLICY_KEY < ? ORDER BY POLICY_KEY"+
 		strings.ReplaceAll(s.d.first, "#", strconv.Itoa(n)),
 		cmp.Or(after, lowest), cmp.Or(prefix, lowest), prefix+"\x7f")
 	err = s.db.Rows(ctx, s.db.Read, listOp, q, func(rows *sql.Rows) error {
@@ -265,8 +265,8 @@ func (s *Store) byKey(ctx context.Context, on sqldb.Session, keys []string) (map
 	for i, k := range keys {
 		args[i] = k
 	}
-	q := s.d.query("SELECT "+s.columns()+" FROM HEADGATE_POLICY WHERE POLICY_KEY IN ("+repeated("?", len(keys))+
-		")", args...)
+	q := s.db.Dialect.Query("SELECT "+s.columns()+" FROM HEADGATE_POLICY WHERE POLICY_KEY IN ("+
+		sqldb.Repeated("?", len(keys))+")", args...)
 	err := s.db.Rows(ctx, on, readOp, q, func(rows *sql.Rows) error {
 		p, err := policy(rows)
 		found[p.Key] = &p

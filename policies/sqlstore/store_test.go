@@ -149,7 +149,7 @@ func TestRowsWrittenByHand(t *testing.T) {
 		f := table.NewFollower(s, set, quiet)
 		check(t, f.Poll(soon(t)))
 		nameless := "''"
-		if s.d.name == "oracle" {
+		if s.db.Dialect.Name == "oracle" {
 			nameless = "' '" // there '' is NULL, which no key is
 		}
 		for _, values := range []string{

@@ -4,9 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
-	"fmt"
-	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -25,7 +23,10 @@ type Dialect struct {
 	// Bound is the SQL for the instant that a placeholder stands for, and Selected that for
 	// a column whose instants are read.
 	Bound, Selected func(text string) string
+	// Clock is Now as a number of microseconds; empty: an owner's scripts make a function for that.
+	Clock string
 
+	number  string   // before the number of a placeholder; empty: they are ?
 	schemes []string // of its URLs, without "jdbc:"
 	// parse checks a URL, whose prefix "jdbc:" is gone, and gives it the Config's
 	// user name and password. It does not connect. Errors hold no password.
@@ -54,6 +55,23 @@ func (d *Dialect) meaning(err error) failure {
 		return f
 	}
 	return d.classify(err)
+}
+
+// Query makes a query of a text with ? for each argument.
+func (d *Dialect) Query(text string, args ...any) Query {
+	if d.number != "" {
+		parts := strings.Split(text, "?")
+		for i := 1; i < len(parts); i++ {
+			parts[i] = d.number + strconv.Itoa(i) + parts[i]
+		}
+		text = strings.Join(parts, "")
+	}
+	return Query{Text: text, Args: args}
+}
+
+// Repeated is text n times, with commas between.
+func Repeated(text string, n int) string {
+	return strings.TrimSuffix(strings.Repeat(text+", ", n), ", ")
 }
 
 // plain is Dialect.Bound and Selected where instants cross as they are.
@@ -127,49 +145,6 @@ func (d *Dialect) Into(us *int64) sql.Scanner { return instant{us: us, read: d.M
 // IntoNull is Into for an instant that may be NULL: it sets null then, and leaves us.
 func (d *Dialect) IntoNull(us *int64, null *bool) sql.Scanner {
 	return instant{us: us, null: null, read: d.Micros}
-}
-
-// dialects are all that there are.
-func dialects() []*Dialect {
-	return []*Dialect{SQLite, Postgres, MySQL, Oracle}
-}
-
-// dialectOf returns the dialect of a URL's scheme, such as "postgres" or "mariadb".
-func dialectOf(scheme string) (*Dialect, error) {
-	for _, d := range dialects() {
-		if slices.Contains(d.schemes, scheme) {
-			return d, nil
-		}
-	}
-	return nil, fmt.Errorf("unknown database %q; want one of %s", scheme, strings.Join(schemes(), ", "))
-}
-
-// schemes are those of all dialects.
-func schemes() []string {
-	var all []string
-	for _, d := range dialects() {
-		all = append(all, d.schemes...)
-	}
-	return all
-}
-
-// parse checks a Config without connecting. Errors name the field, and hold no password.
-func parse(c Config) (*Dialect, *source, error) {
-	if err := c.checkPool(); err != nil {
-		return nil, nil, err
-	}
-	address := strings.TrimPrefix(c.URL, "jdbc:")
-	scheme, _, found := strings.Cut(address, ":")
-	if !found {
-		return nil, nil, errors.New("database url: want a scheme, one of " + strings.Join(schemes(), ", ") +
-			", such as postgres://host:5432/database")
-	}
-	d, err := dialectOf(scheme)
-	if err != nil {
-		return nil, nil, fmt.Errorf("database url: unknown scheme %q; want one of %s", scheme, strings.Join(schemes(), ", "))
-	}
-	src, err := d.parse(address, c)
-	return d, src, err
 }
 
 // A source is a database to connect to.

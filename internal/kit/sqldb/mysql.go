@@ -20,7 +20,8 @@ import (
 // MySQL is MySQL and MariaDB.
 var MySQL = &Dialect{
 	Name:       "mysql",
-	Now:        "UTC_TIMESTAMP(6)",
+	Now:        "UTC_TIMESTAMP(6)", // a session's time zone may have hours that come twice
+	Clock:      "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
 	Instant:    func(us int64) any { return time.UnixMicro(us).UTC().Format(mysqlTime) },
 	Micros:     mysqlMicros,
 	Bound:      func(place string) string { return "CAST(" + place + " AS DATETIME(6))" },

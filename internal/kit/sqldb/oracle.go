@@ -26,6 +26,7 @@ var Oracle = &Dialect{
 	Micros:     oracleMicros,
 	Bound:      func(place string) string { return "TO_TIMESTAMP(" + place + ", " + oracleFormat + ")" },
 	Selected:   func(column string) string { return "TO_CHAR(" + column + ", " + oracleFormat + ")" },
+	number:     ":",
 	schemes:    []string{"oracle"},
 	parse:      oracleParse,
 	classify:   oracleClassify,

@@ -25,6 +25,8 @@ var Postgres = &Dialect{
 	Micros:     postgresMicros,
 	Bound:      func(place string) string { return place + "::timestamptz" },
 	Selected:   plain,
+	Clock:      "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
+	number:     "$",
 	schemes:    []string{"postgres", "postgresql"},
 	parse:      parsePostgres,
 	batch:      postgresBatch,

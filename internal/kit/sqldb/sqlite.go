@@ -22,6 +22,7 @@ import (
 var SQLite = &Dialect{
 	Name:       "sqlite",
 	Now:        sqliteNow,
+	Clock:      sqliteNow,
 	Instant:    func(us int64) any { return us },
 	Micros:     sqliteMicros,
 	Bound:      plain,
