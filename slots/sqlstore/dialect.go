@@ -47,7 +47,7 @@ type dialect struct {
 
 	// assign calls the procedure for the one event of a search, or is nil if there
 	// is none.
-	assign func(ctx context.Context, db *sql.DB, s *slots.Search) (*assigned, error)
+	assign func(ctx context.Context, db *sql.DB, s *slots.Search) (slots.Found, error)
 
 	// purgeWindows does what statements.purgeWindows does where one statement cannot,
 	// or is nil.
@@ -64,9 +64,8 @@ type statement struct {
 	kept  bool // see sqldb.Query
 }
 
-// text makes a statement whose placeholders are the documented arguments, each
-// once, unless order says otherwise.
-func text(sql string, order ...int) statement { return statement{text: sql, order: order} }
+// text makes a statement whose placeholders are the documented arguments.
+func text(sql string) statement { return statement{text: sql} }
 
 // with fills in the arguments.
 func (s statement) with(args ...any) query {
@@ -183,14 +182,3 @@ const schemaNumber = "4"
 // configColumns are what statements select of configs, in this order.
 const configColumns = "RL_WNDW_CONFIG_ID, WNDW_CONFIG_NM, WNDW_MAX_EVENT_CT, WNDW_SIZE_ISO_DUR_TX, CONFIG_OPT_TX, " +
 	"CONFIG_EFF_STRT_DT, ACT_IN, CREAT_TS"
-
-// assigned is what a procedure answers. Instants are microseconds since the
-// epoch.
-type assigned struct {
-	status slots.Status
-	slot   slots.Slot // unless Unplaced
-
-	firstCount, lowMs  int64
-	exhausted          bool
-	windows, contended int64
-}

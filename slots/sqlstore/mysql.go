@@ -17,8 +17,8 @@ import (
 func mysqlDialect() *dialect {
 	return &dialect{
 		Dialect:    sqldb.MySQL,
-		find:       findIn,
-		claim:      claimRows(sqldb.MySQL, slots.MaxBatch),
+		find:       findIn(sqldb.MySQL),
+		claim:      claimRows(sqldb.MySQL, slots.MaxBatch, "VALUES (", "), (", ")"),
 		place:      mysqlPlace(),
 		placeGates: true,
 		refused:    mysqlRefused,
@@ -102,7 +102,7 @@ func mysqlPlace() func(string, slots.Series, int64, int64, []slots.Slot, *sql.Nu
 		" AND (SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = :6 LOCK IN SHARE MODE) = 1")
 	return func(configID string, s slots.Series, windowMs, max int64, claimed []slots.Slot, to *sql.NullInt64) []query {
 		n := int64(len(claimed))
-		insert := insertRows(sqldb.MySQL, s, windowMs, claimed)
+		insert := insertRows(sqldb.MySQL, s, windowMs, claimed, "VALUES (", "), (", ")")
 		insert.Text = strings.Replace(insert.Text, "(?", "(IF(ROW_COUNT() = 1, ?, NULL)", 1)
 		return []query{
 			count.with(s.Scope, s.SizeMs, sqldb.MySQL.Instant(windowMs*1000), n, max-n, configID),
@@ -121,33 +121,24 @@ func mysqlRefused(err error) bool {
 // mysqlWords are the words of statements.
 func mysqlWords() *words {
 	return &words{
-		arg: func(kind byte, _ int) string {
-			if kind == '@' {
-				return sqldb.MySQL.Bound("?")
-			}
-			return "?"
-		},
+		Dialect: sqldb.MySQL,
+		place:   func(int) string { return "?" },
 		ordered: true,
-		now:     sqldb.MySQL.Now,
 		dual:    " FROM DUAL",
 		lock:    " FOR UPDATE",
 		wait:    " FOR UPDATE",
-		first:   "LIMIT 1",
-		most:    func(arg string) string { return "LIMIT " + arg },
-		instant: func(column string) string { return column },
+		most:    "LIMIT #",
 		plus:    func(at, ms string) string { return "TIMESTAMPADD(MICROSECOND, " + ms + " * 1000, " + at + ")" },
-		insert:  func(table string) string { return "INSERT INTO " + table },
+		insert:  "INSERT INTO #",
 		// Unlike IGNORE this takes no shared lock, on which those who insert the same row
 		// would wait for each other crosswise.
-		skip: func(table string) string {
-			return " ON DUPLICATE KEY UPDATE " + table + ".CREAT_TS = " + table + ".CREAT_TS"
-		},
+		skip: " ON DUPLICATE KEY UPDATE #.CREAT_TS = #.CREAT_TS",
 		// Columns are set in this order: EPOCH_CT, which the conditions compare, is the last.
 		renew: " ON DUPLICATE KEY UPDATE SLOT_CT = IF(RL_WNDW_CT.EPOCH_CT <> VALUES(EPOCH_CT), VALUES(SLOT_CT), " +
 			"RL_WNDW_CT.SLOT_CT)," +
 			" CREAT_TS = IF(RL_WNDW_CT.EPOCH_CT <> VALUES(EPOCH_CT), VALUES(CREAT_TS), RL_WNDW_CT.CREAT_TS), " +
 			"EPOCH_CT = VALUES(EPOCH_CT)",
-		key:        func(arg string) string { return arg },
+		key:        "#",
 		gateActive: true,
 	}
 }
@@ -159,19 +150,17 @@ func mysqlStatements() statements {
 	s.addLeader = text("INSERT IGNORE INTO RL_SLOT_CTL (CTL_NM, GEN_CT) VALUES (?, 0)")
 	s.gate = text("SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = ? LOCK IN SHARE MODE")
 	s.gateAll = text("SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = ? FOR UPDATE")
-	s.provision = text(
+	s.provision = w.text(
 		`INSERT IGNORE INTO RL_WNDW_CT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS, EPOCH_CT)
-WITH RECURSIVE W (N) AS (SELECT 0 UNION ALL SELECT N + 1 FROM W WHERE N + 1 < ?),
-P (SCOPE, SIZE, STRT) AS (SELECT ?, ?, CAST(? AS DATETIME(6))),
-C (N, CT) AS (SELECT TIMESTAMPDIFF(MICROSECOND, ?, COMPUTED_SCHED_TS) DIV (? * 1000), COUNT(*) FROM RL_EVENT_SLOT_DTL
- WHERE WNDW_SCOPE_NM = ? AND COMPUTED_SCHED_TS >= ?
-   AND COMPUTED_SCHED_TS < TIMESTAMPADD(MICROSECOND, ? * ? * 1000, CAST(? AS DATETIME(6))) GROUP BY 1)
-SELECT P.SCOPE, P.SIZE, `+start+`, COALESCE(C.CT, 0), UTC_TIMESTAMP(6),
-       COALESCE((SELECT EPOCH_CT FROM RL_WNDW_EPOCH WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ?), 0)
+WITH RECURSIVE W (N) AS (SELECT 0 UNION ALL SELECT N + 1 FROM W WHERE N + 1 < #4),
+P (SCOPE, SIZE, STRT) AS (SELECT :1, #2, @3),
+C (N, CT) AS (SELECT TIMESTAMPDIFF(MICROSECOND, @3, COMPUTED_SCHED_TS) DIV (#2 * 1000), COUNT(*) FROM RL_EVENT_SLOT_DTL
+ WHERE WNDW_SCOPE_NM = :1 AND COMPUTED_SCHED_TS >= @3 AND COMPUTED_SCHED_TS < {plus @3|#4 * #2} GROUP BY 1)
+SELECT P.SCOPE, P.SIZE, ` + start + `, COALESCE(C.CT, 0), {now}, {epoch}
   FROM P JOIN W LEFT JOIN C ON C.N = W.N
  WHERE NOT EXISTS (SELECT 1 FROM RL_WNDW_CT T
-        WHERE T.WNDW_SCOPE_NM = ? AND T.WNDW_SIZE_MS = ? AND T.WNDW_STRT_TS = `+start+`)
- ORDER BY W.N`, 3, 0, 1, 2, 2, 1, 0, 2, 3, 1, 2, 0, 1, 0, 1)
+        WHERE T.WNDW_SCOPE_NM = :1 AND T.WNDW_SIZE_MS = #2 AND T.WNDW_STRT_TS = ` + start + `)
+ ORDER BY W.N`)
 	s.scheduled = w.text("SELECT TIMESTAMPDIFF(MICROSECOND, @3, COMPUTED_SCHED_TS) DIV (#2 * 1000) N, " +
 		"COUNT(*) FROM RL_EVENT_SLOT_DTL" +
 		" WHERE WNDW_SCOPE_NM = :1 AND COMPUTED_SCHED_TS >= @3 AND COMPUTED_SCHED_TS < @4 GROUP BY N ORDER BY N")
@@ -181,8 +170,8 @@ SELECT P.SCOPE, P.SIZE, `+start+`, COALESCE(C.CT, 0), UTC_TIMESTAMP(6),
 		"? LIMIT ?) D" +
 		" ON F.WNDW_SCOPE_NM = D.WNDW_SCOPE_NM AND F.WNDW_SIZE_MS = D.WNDW_SIZE_MS AND F.REQ_TS = D.REQ_TS AND " +
 		"F.WNDW_END_TS = D.WNDW_END_TS")
-	s.purgeSlots = text(
-		"DELETE FROM RL_EVENT_SLOT_DTL WHERE CREAT_TS < ? AND COMPUTED_SCHED_TS < ? ORDER BY CREAT_TS LIMIT ?", 0, 0, 1)
+	s.purgeSlots = w.text(
+		"DELETE FROM RL_EVENT_SLOT_DTL WHERE CREAT_TS < @1 AND COMPUTED_SCHED_TS < @1 ORDER BY CREAT_TS LIMIT #2")
 	return s
 }
 

@@ -1,8 +1,13 @@
 package sqlstore
 
 import (
+	"context"
+	"database/sql"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/slots"
@@ -12,9 +17,10 @@ import (
 // placeholders of SQL by position.
 func oracleDialect() *dialect {
 	return &dialect{
-		Dialect:    sqldb.Oracle,
-		find:       oracleFind,
-		claim:      oracleClaim,
+		Dialect: sqldb.Oracle,
+		find:    findIn(sqldb.Oracle),
+		// SELECTs from DUAL, since VALUES takes one row only before Oracle 23.
+		claim:      claimRows(sqldb.Oracle, oracleRows, "SELECT ", " FROM DUAL UNION ALL SELECT ", " FROM DUAL"),
 		statements: oracleStatements(),
 		assign:     oracleAssign,
 		shut:       oracleShut,
@@ -22,49 +28,244 @@ func oracleDialect() *dialect {
 	}
 }
 
-// oracleFind asks for at most slots.MaxBatch events, as many as a list may have.
-func oracleFind(eventIDs []string) query {
-	q := query{Args: make([]any, len(eventIDs))}
-	places := make([]string, len(eventIDs))
-	for i, id := range eventIDs {
-		places[i] = fmt.Sprintf(":%d", i+1)
-		q.Args[i] = id
-	}
-	q.Text = oracleSQL("SELECT " + slotResults + " FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID IN (" +
-		strings.Join(places, ", ") + ")")
-	return q
-}
-
 // oracleRows bounds how many slots one statement inserts: long lists take Oracle
 // long to parse.
 const oracleRows = 50
 
-// oracleClaim inserts slots by SELECTs from DUAL, since VALUES takes one row only
-// before Oracle 23.
-func oracleClaim(s slots.Series, windowMs int64, claimed []slots.Slot) []query {
-	var all []query
-	for from := 0; from < len(claimed); from += oracleRows {
-		all = append(all, oracleInsert(s, windowMs, claimed[from:min(from+oracleRows, len(claimed))]))
+// oracleStatements are the texts. An empty text is NULL in Oracle, hence NVL where one
+// may come. Placeholders are bound by where they stand: their numbers must count up.
+func oracleStatements() statements {
+	w := words{
+		Dialect: sqldb.Oracle,
+		place:   func(n int) string { return ":" + strconv.Itoa(n) },
+		ordered: true,
+		dual:    " FROM DUAL",
+		lock:    " FOR UPDATE",
+		wait:    " FOR UPDATE WAIT 1",
+		most:    "FETCH FIRST # ROWS ONLY",
+		plus:    func(at, ms string) string { return at + " + NUMTODSINTERVAL(" + ms + " / 1000, 'SECOND')" },
+		// Passes over rows that another session inserted since NOT EXISTS was asked.
+		insert: "INSERT /*+ IGNORE_ROW_ON_DUPKEY_INDEX(#, #_PK) */ INTO #",
+		key:    "NVL(#, CHR(0))",
 	}
-	return append(all, query{
-		Text: oracleSQL("UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + :1 WHERE WNDW_SCOPE_NM = :2 AND WNDW_SIZE_MS = :3 AND " +
-			"WNDW_STRT_TS = {4}"),
-		Args: []any{int64(len(claimed)), s.Scope, s.SizeMs, sqldb.Oracle.Instant(windowMs * 1000)},
-		Rows: 1,
-	})
+	s := w.statements()
+	// There are no shared locks of rows. What PutConfig changes is locked by no mode that
+	// these two are not compatible with.
+	s.gate = statement{text: "LOCK TABLE RL_SLOT_GATE IN ROW SHARE MODE", order: []int{}}
+	s.gateAll = statement{text: "LOCK TABLE RL_SLOT_GATE IN EXCLUSIVE MODE NOWAIT", order: []int{}}
+	s.provision = w.text(oracleProvision)
+	s.remake = w.text("UPDATE RL_WNDW_CT SET SLOT_CT = (SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = :1" +
+		" AND COMPUTED_SCHED_TS >= @3 AND COMPUTED_SCHED_TS < @4), CREAT_TS = {now}, EPOCH_CT = {epoch}" +
+		" WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2 AND WNDW_STRT_TS = @3 AND EPOCH_CT <> {epoch}")
+	s.scheduled = w.text("SELECT W.NB, COUNT(*) FROM (SELECT FLOOR((" + oracleSeconds("S.COMPUTED_SCHED_TS") + " - " +
+		oracleSeconds("A.FROM_TS") +
+		") * 1000 / A.SIZE_MS) NB FROM RL_EVENT_SLOT_DTL S, (SELECT :1 SCOPE_NM, #2 SIZE_MS, @3 FROM_TS, " +
+		"@4 TO_TS FROM DUAL) A" +
+		" WHERE S.WNDW_SCOPE_NM = A.SCOPE_NM AND S.COMPUTED_SCHED_TS >= A.FROM_TS AND S.COMPUTED_SCHED_TS < A.TO_TS) W " +
+		"GROUP BY W.NB ORDER BY W.NB")
+	s.purgeFrontiers = w.text("DELETE FROM RL_WNDW_FRONTIER_TRK" +
+		" WHERE {plus REQ_TS|WNDW_SIZE_MS} <= @1 AND CREAT_TS < @2 AND ROWNUM <= #3")
+	s.purgeWindows = w.text("DELETE FROM RL_WNDW_CT WHERE WNDW_STRT_TS <= @1" +
+		" AND {plus WNDW_STRT_TS|WNDW_SIZE_MS} <= @1 AND CREAT_TS < @2 AND ROWNUM <= #3")
+	s.purgeSlots = w.text(
+		"DELETE FROM RL_EVENT_SLOT_DTL WHERE CREAT_TS < @1 AND COMPUTED_SCHED_TS < @1 AND ROWNUM <= #2")
+	return s
 }
 
-func oracleInsert(s slots.Series, windowMs int64, claimed []slots.Slot) query {
-	q := query{Rows: int64(len(claimed))}
-	rows := make([]string, len(claimed))
-	for i, slot := range claimed {
-		n := len(q.Args)
-		rows[i] = fmt.Sprintf("SELECT :%d, :%d, :%d, :%d, {%d}, {%d}, {%d}, :%d, {now}, "+schemaNumber+" FROM DUAL", n+1, n+2,
-			n+3, n+4, n+5, n+6, n+7, n+8)
-		q.Args = append(q.Args, slot.ID, slot.EventID, s.Scope, s.SizeMs, sqldb.Oracle.Instant(slot.RequestedUs),
-			sqldb.Oracle.Instant(windowMs*1000), sqldb.Oracle.Instant(slot.ScheduledMs*1000), slot.ConfigID)
+// oracleSeconds is a time in seconds since the epoch. A timestamp without its fraction is
+// cast, since the cast may round.
+func oracleSeconds(column string) string {
+	return "((CAST(TRUNC(" + column + ", 'MI') AS DATE) - DATE '1970-01-01') * 86400 + EXTRACT(SECOND FROM " +
+		column + "))"
+}
+
+// oracleProvision counts by the index on (WNDW_SCOPE_NM, COMPUTED_SCHED_TS), for
+// missing windows only.
+const oracleProvision = "{insert RL_WNDW_CT} (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS, EPOCH_CT)" +
+	" SELECT W.SCOPE_NM, W.SIZE_MS, W.STRT_TS, (SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL S WHERE S.WNDW_SCOPE_NM " +
+	"= W.SCOPE_NM AND S.COMPUTED_SCHED_TS >= W.STRT_TS AND S.COMPUTED_SCHED_TS < {plus W.STRT_TS|W.SIZE_MS}), {now}," +
+	" NVL((SELECT E.EPOCH_CT FROM RL_WNDW_EPOCH E WHERE E.WNDW_SCOPE_NM = W.SCOPE_NM AND E.WNDW_SIZE_MS = W.SIZE_MS), 0)" +
+	" FROM (SELECT A.SCOPE_NM, A.SIZE_MS, {plus A.FROM_TS|(LEVEL - 1) * A.SIZE_MS} STRT_TS" +
+	" FROM (SELECT :1 SCOPE_NM, #2 SIZE_MS, @3 FROM_TS, #4 WNDW_CT FROM DUAL) A CONNECT BY LEVEL <= A.WNDW_CT) W" +
+	" WHERE NOT EXISTS (SELECT 1 FROM RL_WNDW_CT C" +
+	" WHERE C.WNDW_SCOPE_NM = W.SCOPE_NM AND C.WNDW_SIZE_MS = W.SIZE_MS AND C.WNDW_STRT_TS = W.STRT_TS)" +
+	" ORDER BY W.STRT_TS"
+
+// oracleShut takes the one gate that there is. Oracle waits not at all or for whole seconds:
+// it asks repeatedly, and every fourth try may keep claims waiting for a second, since
+// there may always be some under way.
+func oracleShut(ctx context.Context, _ *sqldb.DB, tx *sql.Tx, gates []query, try int) error {
+	gate := gates[0].Text
+	if try%4 == 3 {
+		_, err := tx.ExecContext(ctx, strings.Replace(gate, "NOWAIT", "WAIT 1", 1))
+		return err
 	}
-	q.Text = oracleSQL("INSERT INTO RL_EVENT_SLOT_DTL (" + slotColumns + ", SCHEMA_NB) " +
-		strings.Join(rows, " UNION ALL "))
-	return q
+	for until := time.Now().Add(gateWait); ; time.Sleep(2 * time.Millisecond) {
+		_, err := tx.ExecContext(ctx, gate)
+		if err == nil || sqldb.Oracle.Kind(err) != sqldb.Held || time.Now().After(until) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// oracleInputs and oracleOutputs are how many parameters of each kind
+// RL_SLOT_API.ASSIGN_SLOT has.
+const (
+	oracleInputs  = 15
+	oracleOutputs = 14
+)
+
+// oracleCall is one round trip: outside a transaction the driver asks for the
+// commit along with it, and the package commits its own work.
+var oracleCall = sqldb.Oracle.Query("BEGIN RL_SLOT_API.ASSIGN_SLOT(" +
+	sqldb.Repeated("?", oracleInputs+oracleOutputs) + "); END;").Text
+
+// oracleAssign implements dialect.assign.
+func oracleAssign(ctx context.Context, db *sql.DB, s *slots.Search) (slots.Found, error) {
+	var r oracleResult
+	args := oracleArguments(s)
+	for _, to := range r.places() {
+		args = append(args, sql.Out{Dest: to})
+	}
+	if _, err := db.ExecContext(ctx, oracleCall, args...); err != nil {
+		return slots.Found{}, err
+	}
+	return r.found(s)
+}
+
+// oracleArguments are those of a search for one event, in the order of the
+// package's parameters.
+func oracleArguments(s *slots.Search) []any {
+	a := &s.Asks[0]
+	return []any{
+		a.EventID, a.SlotID, s.Scope, s.SizeMs, s.ConfigID, s.Max, oracleFlag(s.Stratified),
+		sqldb.Oracle.Instant(a.RequestedUs), a.ElapsedMs, a.FirstMax, int64(a.Bits & (1<<31 - 1)),
+		oracleMs(s.FirstMs), oracleMs(s.FromMs), oracleFlag(s.Direct),
+		oracleMs(s.EndMs),
+	}
+}
+
+// The earliest and the latest millisecond that Oracle has.
+var (
+	oracleFirstMs = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+	oracleLastMs  = time.Date(9999, 12, 31, 23, 59, 59, 999_000_000, time.UTC).UnixMilli()
+)
+
+// oracleMs binds an instant of whole milliseconds, of which there are more than Oracle has.
+func oracleMs(ms int64) any {
+	return sqldb.Oracle.Instant(min(max(ms, oracleFirstMs), oracleLastMs) * 1000)
+}
+
+func oracleFlag(set bool) int64 {
+	if set {
+		return 1
+	}
+	return 0
+}
+
+// An oracleResult is what the package's OUT parameters are read into: text, and
+// numbers that are never NULL.
+type oracleResult struct {
+	status                                 int64
+	slotID, scope                          string
+	sizeMs                                 int64
+	requested, window, scheduled, configID string
+	created                                string
+	firstCount                             int64
+	low                                    string
+	exhausted, windows, contended          int64
+}
+
+// places are the results in the order of the package's parameters.
+func (r *oracleResult) places() []any {
+	return []any{
+		&r.status, &r.slotID, &r.scope, &r.sizeMs, &r.requested, &r.window, &r.scheduled, &r.configID, &r.created,
+		&r.firstCount, &r.low, &r.exhausted, &r.windows, &r.contended,
+	}
+}
+
+// found is what the package has answered.
+func (r *oracleResult) found(s *slots.Search) (slots.Found, error) {
+	const op = "assign a slot by procedure"
+	var t oracleTimes
+	answer := slots.Answer{Status: slots.Status(r.status)}
+	f := slots.Found{FirstCount: r.firstCount, Exhausted: r.exhausted == 1, Windows: int(r.windows),
+		Contended: int(r.contended)}
+	if lowMs := millis(t.us(r.low)); lowMs > s.FromMs {
+		f.Full = []slots.Span{{FromMs: s.FromMs, ToMs: lowMs}}
+	}
+	switch answer.Status {
+	case slots.Unplaced:
+	case superseded:
+		return f, &slots.StoreError{Kind: slots.Superseded, Op: op, Err: errors.New("the config has a newer version")}
+	case held:
+		return f, &slots.StoreError{Kind: slots.Held, Op: op, Err: errors.New("other sessions hold or fill the windows")}
+	case slots.New, slots.Existing:
+		answer.Slot = slots.Slot{
+			ID: r.slotID, EventID: s.Asks[0].EventID, Series: slots.Series{Scope: r.scope, SizeMs: r.sizeMs},
+			RequestedUs: t.us(r.requested), WindowMs: millis(t.us(r.window)), ScheduledMs: millis(t.us(r.scheduled)),
+			ConfigID: r.configID, CreatedUs: t.us(r.created),
+		}
+	default:
+		return f, fmt.Errorf("RL_SLOT_API.ASSIGN_SLOT returned status %d: want 0 to 4", r.status)
+	}
+	if t.err != nil {
+		return f, fmt.Errorf("RL_SLOT_API.ASSIGN_SLOT returned a time that cannot be parsed: %w", t.err)
+	}
+	f.Answers = []slots.Answer{answer}
+	return f, nil
+}
+
+// oracleTimes reads texts and keeps the first error.
+type oracleTimes struct{ err error }
+
+// us are the microseconds of a text, zero if it is empty, which is NULL.
+func (t *oracleTimes) us(text string) int64 {
+	if text == "" {
+		return 0
+	}
+	us, err := sqldb.Oracle.Micros(text)
+	if err != nil && t.err == nil {
+		t.err = err
+	}
+	return us
+}
+
+// Procedure implements slots.Store.
+func (db *DB) Procedure() slots.Procedure {
+	if db.dialect.assign == nil {
+		return nil
+	}
+	return procedure{db}
+}
+
+// HadProcedure reports whether the database had a procedure in earlier versions, and has none now.
+func (db *DB) HadProcedure() bool { return db.dialect.Dialect == sqldb.Postgres }
+
+// procedure implements slots.Procedure.
+type procedure struct{ db *DB }
+
+// What procedures answer beside the values of slots.Status: the version of the config is
+// not the active one; or another session holds the window, or windows that seemed to have room
+// had none, which the engine tx deals with.
+const (
+	superseded slots.Status = 3
+	held       slots.Status = 4
+)
+
+// Call implements slots.Procedure.
+func (p procedure) Call(ctx context.Context, s *slots.Search) (slots.Found, error) {
+	const op = "assign a slot by procedure"
+	if len(s.Asks) != 1 {
+		return slots.Found{}, &slots.StoreError{Kind: slots.Failed, Op: op,
+			Err: errors.New("a procedure places one event at a time")}
+	}
+	found, err := p.db.dialect.assign(ctx, p.db.sql.Write, s)
+	if err != nil && !errors.As(err, new(*slots.StoreError)) {
+		err = p.db.fail(ctx, op, err)
+	}
+	if err != nil {
+		found = slots.Found{Answers: make([]slots.Answer, 1), FirstCount: -1}
+	}
+	return found, err
 }

@@ -67,11 +67,11 @@ func openOracleOnMariaDB(address, mode string) (oracleOnMariaDB, error) {
 }
 
 // assign implements dialect.assign.
-func (o oracleOnMariaDB) assign(ctx context.Context, _ *sql.DB, s *slots.Search) (*assigned, error) {
+func (o oracleOnMariaDB) assign(ctx context.Context, _ *sql.DB, s *slots.Search) (slots.Found, error) {
 	// OUT parameters take a second trip on MariaDB, on the same connection.
 	conn, err := o.sessions.Conn(ctx)
 	if err != nil {
-		return nil, err
+		return slots.Found{}, err
 	}
 	defer conn.Close()
 	var r oracleResult
@@ -82,7 +82,7 @@ func (o oracleOnMariaDB) assign(ctx context.Context, _ *sql.DB, s *slots.Search)
 	}
 	call := "CALL RL_SLOT_API.ASSIGN_SLOT(" + strings.Repeat("?, ", oracleInputs) + strings.Join(outs, ", ") + ")"
 	if _, err := conn.ExecContext(ctx, call, oracleArguments(s)...); err != nil {
-		return nil, err
+		return slots.Found{}, err
 	}
 	for i, p := range places {
 		if text, ok := p.(*string); ok {
@@ -90,9 +90,9 @@ func (o oracleOnMariaDB) assign(ctx context.Context, _ *sql.DB, s *slots.Search)
 		}
 	}
 	if err := conn.QueryRowContext(ctx, "SELECT "+strings.Join(outs, ", ")).Scan(places...); err != nil {
-		return nil, err
+		return slots.Found{}, err
 	}
-	return r.assigned(s)
+	return r.found(s)
 }
 
 // nullText reads NULL as Oracle's drivers do.

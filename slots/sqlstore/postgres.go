@@ -86,9 +86,6 @@ func postgresShut(ctx context.Context, _ *sqldb.DB, tx *sql.Tx, gates []query, _
 	return nil
 }
 
-// postgresTypes are those of arguments.
-var postgresTypes = map[byte]string{':': "text", '#': "bigint", '@': "timestamptz"}
-
 // renewByConflict is words.renew where inserts say ON CONFLICT.
 const renewByConflict = " ON CONFLICT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS) DO UPDATE SET SLOT_CT = " +
 	"excluded.SLOT_CT," +
@@ -96,18 +93,17 @@ const renewByConflict = " ON CONFLICT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS
 
 func postgresStatements() statements {
 	w := words{
-		arg:     func(kind byte, n int) string { return "$" + strconv.Itoa(n) + "::" + postgresTypes[kind] },
-		now:     "clock_timestamp()",
+		Dialect: sqldb.Postgres,
+		place:   func(n int) string { return "$" + strconv.Itoa(n) },
+		types:   map[byte]string{':': "::text", '#': "::bigint"},
 		lock:    " FOR UPDATE",
 		wait:    " FOR UPDATE",
-		first:   "LIMIT 1",
-		most:    func(arg string) string { return "LIMIT " + arg },
-		instant: func(column string) string { return column },
+		most:    "LIMIT #",
 		plus:    func(at, ms string) string { return at + " + " + ms + " * interval '1 millisecond'" },
-		insert:  func(table string) string { return "INSERT INTO " + table },
-		skip:    func(string) string { return " ON CONFLICT DO NOTHING" },
+		insert:  "INSERT INTO #",
+		skip:    " ON CONFLICT DO NOTHING",
 		renew:   renewByConflict,
-		key:     func(arg string) string { return arg },
+		key:     "#",
 	}
 	s := w.statements()
 	// One statement with the bound of the wait, which comes into force first.

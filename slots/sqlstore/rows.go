@@ -8,52 +8,55 @@ import (
 	"github.com/headgate-rls/headgate/slots"
 )
 
-// Statements of the dialects whose placeholders are all written ?, with as many of
-// them as there are events.
+// Statements with as many placeholders as there are events.
 
 // keptRows is how many events a statement may be for that is kept: there is one for each number.
 const keptRows = 50
 
-// marks are n placeholders.
-func marks(n int) string { return strings.TrimSuffix(strings.Repeat("?, ", n), ", ") }
-
-// findIn is dialect.find by a list.
-func findIn(ids []string) query {
-	args := make([]any, len(ids))
-	for i, id := range ids {
-		args[i] = id
+// findIn returns dialect.find by a list.
+func findIn(d *sqldb.Dialect) func(ids []string) query {
+	columns := wordPattern.ReplaceAllStringFunc(slotResults,
+		func(mark string) string { return d.Selected(mark[1 : len(mark)-1]) })
+	return func(ids []string) query {
+		args := make([]any, len(ids))
+		for i, id := range ids {
+			args[i] = id
+		}
+		q := d.Query("SELECT "+columns+" FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID IN ("+
+			sqldb.Repeated("?", len(ids))+")", args...)
+		q.Kept = len(ids) <= keptRows
+		return q
 	}
-	return query{Text: "SELECT " + slotColumns + " FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID IN (" + marks(len(ids)) + ")",
-		Args: args, Kept: len(ids) <= keptRows}
 }
 
-// claimRows returns dialect.claim by INSERTs of so many rows at most.
-func claimRows(d *sqldb.Dialect, most int) func(slots.Series, int64, []slots.Slot) []query {
+// claimRows returns dialect.claim by INSERTs of so many rows at most. The texts stand before the
+// rows, between them and after them.
+func claimRows(d *sqldb.Dialect, most int, before, between,
+	after string) func(slots.Series, int64, []slots.Slot) []query {
 	return func(s slots.Series, windowMs int64, claimed []slots.Slot) (all []query) {
 		for some := range slices.Chunk(claimed, most) {
-			all = append(all, insertRows(d, s, windowMs, some))
+			all = append(all, insertRows(d, s, windowMs, some, before, between, after))
 		}
-		window := d.Instant(windowMs * 1000)
-		return append(all, query{
-			Text: "UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + ? WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ? AND " +
-				"WNDW_STRT_TS = ?",
-			Args: []any{int64(len(claimed)), s.Scope, s.SizeMs, window}, Rows: 1, Kept: true,
-		})
+		q := d.Query("UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + ? WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ? AND "+
+			"WNDW_STRT_TS = "+d.Bound("?"), int64(len(claimed)), s.Scope, s.SizeMs, d.Instant(windowMs*1000))
+		q.Rows, q.Kept = 1, true
+		return append(all, q)
 	}
 }
 
 // insertRows inserts slots of one window.
-func insertRows(d *sqldb.Dialect, s slots.Series, windowMs int64, claimed []slots.Slot) query {
-	bind, row := d.Instant, "("+marks(8)+", "+d.Now+", "+schemaNumber+"), "
+func insertRows(d *sqldb.Dialect, s slots.Series, windowMs int64, claimed []slots.Slot,
+	before, between, after string) query {
+	bind, at := d.Instant, d.Bound("?")
+	row := "?, ?, ?, ?, " + at + ", " + at + ", " + at + ", ?, " + d.Now + ", " + schemaNumber
 	window, n := bind(windowMs*1000), len(claimed)
 	args := make([]any, 0, 8*n)
 	for _, c := range claimed {
 		args = append(args, c.ID, c.EventID, s.Scope, s.SizeMs, bind(c.RequestedUs), window,
 			bind(c.ScheduledMs*1000), c.ConfigID)
 	}
-	return query{
-		Text: "INSERT INTO RL_EVENT_SLOT_DTL (" + slotColumns + ", SCHEMA_NB) VALUES " +
-			strings.TrimSuffix(strings.Repeat(row, n), ", "),
-		Args: args, Rows: int64(n), Kept: n <= keptRows,
-	}
+	q := d.Query("INSERT INTO RL_EVENT_SLOT_DTL ("+slotColumns+", SCHEMA_NB) "+before+
+		strings.TrimSuffix(strings.Repeat(row+between, n), between)+after, args...)
+	q.Rows, q.Kept = int64(n), n <= keptRows
+	return q
 }

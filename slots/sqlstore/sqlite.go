@@ -9,24 +9,21 @@ import (
 func sqliteDialect() *dialect {
 	return &dialect{
 		Dialect:    sqldb.SQLite,
-		find:       findIn,
-		claim:      claimRows(sqldb.SQLite, keptRows),
+		find:       findIn(sqldb.SQLite),
+		claim:      claimRows(sqldb.SQLite, keptRows, "VALUES (", "), (", ")"),
 		statements: sqliteStatements(),
 	}
 }
 
 func sqliteStatements() statements {
 	w := words{
-		arg:     func(_ byte, n int) string { return "?" + strconv.Itoa(n) },
-		now:     sqldb.SQLite.Now,
-		first:   "LIMIT 1",
-		most:    func(arg string) string { return "LIMIT " + arg },
-		instant: func(column string) string { return column },
+		Dialect: sqldb.SQLite,
+		place:   func(n int) string { return "?" + strconv.Itoa(n) },
+		most:    "LIMIT #",
 		plus:    func(at, ms string) string { return at + " + " + ms + " * 1000" },
-		insert:  func(table string) string { return "INSERT OR IGNORE INTO " + table },
-		skip:    func(string) string { return "" },
+		insert:  "INSERT OR IGNORE INTO #",
 		renew:   renewByConflict,
-		key:     func(arg string) string { return arg },
+		key:     "#",
 	}
 	s := w.statements()
 	s.provision = text(`WITH RECURSIVE W (N) AS (SELECT 0 UNION ALL SELECT N + 1 FROM W WHERE N + 1 < ?4),

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 )
 
 // words are how a dialect says what statements have in common. Texts have them in
@@ -21,18 +23,17 @@ import (
 //	{key :1} a text that may be empty
 //	{active :1} one more column: ACT_IN of a version, unless its gate returns that
 type words struct {
-	arg     func(kind byte, n int) string
-	ordered bool // each placeholder is an argument of its own: 1, 2, 3 …
+	*sqldb.Dialect
+	place   func(n int) string
+	types   map[byte]string // follow placeholders of texts and integers
+	ordered bool            // each placeholder is an argument of its own: 1, 2, 3 …
 
-	now, dual, lock, wait string
-	first                 string
-	most                  func(arg string) string
-	instant               func(column string) string
-	plus                  func(at, ms string) string
-	insert, skip          func(table string) string
-	renew                 string
-	key                   func(arg string) string
-	gateActive            bool // the gate returns ACT_IN
+	dual, lock, wait string
+	most, key        string // # is the argument
+	insert, skip     string // # is the table
+	renew            string
+	plus             func(at, ms string) string
+	gateActive       bool // the gate returns ACT_IN
 }
 
 var (
@@ -53,7 +54,10 @@ func (w *words) text(template string) statement {
 			s.order = append(s.order, n-1)
 			n = len(s.order)
 		}
-		return w.arg(mark[0], n)
+		if mark[0] == '@' {
+			return w.Bound(w.place(n))
+		}
+		return w.place(n) + w.types[mark[0]]
 	})
 	return s
 }
@@ -62,7 +66,7 @@ func (w *words) word(text string) string {
 	name, rest, _ := strings.Cut(text, " ")
 	switch name {
 	case "now":
-		return w.now
+		return w.Now
 	case "dual":
 		return w.dual
 	case "lock":
@@ -70,16 +74,16 @@ func (w *words) word(text string) string {
 	case "wait":
 		return w.wait
 	case "first":
-		return w.first
+		return strings.ReplaceAll(w.most, "#", "1")
 	case "most":
-		return w.most(rest)
+		return strings.ReplaceAll(w.most, "#", rest)
 	case "plus":
 		at, ms, _ := strings.Cut(rest, "|")
 		return w.plus(at, ms)
 	case "insert":
-		return w.insert(rest)
+		return strings.ReplaceAll(w.insert, "#", rest)
 	case "skip":
-		return w.skip(rest)
+		return strings.ReplaceAll(w.skip, "#", rest)
 	case "renew":
 		return w.renew
 	case "epoch":
@@ -90,9 +94,9 @@ func (w *words) word(text string) string {
 		}
 		return ", (SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = " + rest + ")"
 	case "key":
-		return w.key(rest)
+		return strings.ReplaceAll(w.key, "#", rest)
 	}
-	return w.instant(text)
+	return w.Selected(text)
 }
 
 // Columns with their instants marked.
