@@ -2,7 +2,10 @@ package slots
 
 import (
 	"context"
+	"fmt"
 	"time"
+
+	"github.com/headgate-rls/headgate/slots/plan"
 )
 
 // A waiter is one event on its way to a slot.
@@ -72,4 +75,97 @@ type queue struct {
 	// waited for these locks, too. Only the goroutine that serves the queue uses the two fields.
 	held   []int64
 	heldAt time.Time
+}
+
+// prepare checks a request and makes it a waiter for a search.
+func (s *Scheduler) prepare(ctx context.Context, r Request) (*waiter, error) {
+	us, err := s.checkRequest(&r)
+	if err != nil {
+		return nil, err
+	}
+	config, err := s.configs.get(ctx, r.ConfigName)
+	if err != nil {
+		return nil, named(err, r.ConfigName)
+	}
+	return s.newWaiter(ctx, r, us, config)
+}
+
+// newWaiter makes a request, of an instant in microseconds, a waiter for a search under a
+// version of its config.
+func (s *Scheduler) newWaiter(ctx context.Context, r Request, us int64, config Config) (*waiter, error) {
+	series, err := s.series(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	firstMs := plan.WindowStart(us, config.SizeMs)
+	elapsed := plan.Elapsed(us, config.SizeMs)
+	deadline, _ := ctx.Deadline()
+	c := &waiter{
+		config: config, series: series, firstMs: firstMs, reachMs: reachOf(&config, us), deadline: deadline,
+		done: make(chan struct{}),
+		ask: Ask{
+			EventID: r.EventID, SlotID: s.settings.NewID(), RequestedUs: us, ElapsedMs: elapsed,
+			FirstMax: plan.FirstCapacity(config.Max, elapsed, config.SizeMs), Bits: s.settings.Bits(),
+		},
+	}
+	if from, _, open := config.Options.Calendar.Span(firstMs, config.SizeMs); !open || from != firstMs {
+		c.ask.FirstMax = 0 // the calendar closes it
+	}
+	return c, nil
+}
+
+// A DelayError says that no window has room within the config's MaxDelay of the requested time.
+type DelayError struct {
+	MaxDelay time.Duration
+	// FreeMs is the start of the first window that has room, when it was looked for; zero if that is not known.
+	FreeMs int64
+}
+
+func (e *DelayError) Error() string {
+	text := fmt.Sprintf("no window within the config's maxDelay (%v) of the requested time has room", e.MaxDelay)
+	if e.FreeMs != 0 {
+		text += "; the first that has begins at " + time.UnixMilli(e.FreeMs).UTC().Format(time.RFC3339Nano)
+	}
+	return text
+}
+
+// reachOf is the end of the windows that an event may get a slot in: every instant of theirs is within MaxDelay
+// of the requested time.
+func reachOf(c *Config, requestedUs int64) int64 {
+	if c.Options.MaxDelayMs == 0 {
+		return lastMs
+	}
+	return min(lastMs, plan.WindowStart(requestedUs+c.Options.MaxDelayMs*1000, c.SizeMs))
+}
+
+// lookWithin bounds the look for windows with room behind those that events may have, while the next callers wait.
+const lookWithin = 250 * time.Millisecond
+
+// refuse ends waiters that no window in reach has room for. Those whose reach ends before the same free window share
+// the look for it.
+func (s *Scheduler) refuse(ctx context.Context, waiters []*waiter) {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	var full Span
+	for _, w := range waiters {
+		w.end(Answer{}, s.beyondReach(ctx, w, &full))
+	}
+}
+
+// beyondReach returns the *DelayError of a waiter. full are windows that are known to have no room, before one that
+// has; others are looked for. It is worth asking again when an event that then asks for the present has the free window
+// in its reach.
+func (s *Scheduler) beyondReach(ctx context.Context, w *waiter, full *Span) error {
+	if w.reachMs < full.FromMs || w.reachMs > full.ToMs {
+		free, ok, err := s.NextFree(ctx, w.config, w.reachMs)
+		if *full = (Span{w.reachMs, free}); !ok || err != nil {
+			full.ToMs = 0
+		}
+	}
+	e := &DelayError{time.Duration(w.config.Options.MaxDelayMs) * time.Millisecond, full.ToMs}
+	after := retrySoon
+	if e.FreeMs != 0 {
+		after = max(after, time.UnixMilli(e.FreeMs+w.config.SizeMs).Add(-e.MaxDelay).Sub(s.settings.Now()))
+	}
+	return &RetryError{after, e}
 }

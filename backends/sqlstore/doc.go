@@ -6,8 +6,8 @@
 //
 // Files from below: the texts of each database (dialect.go, parts.go, <dialect>.go), rows and keys (row.go),
 // the settings (config.go), errors (errors.go), one transaction with its repetitions (work.go), and
-// what is done in such transactions: slices are decided (slice.go, held.go if others hold their rows,
-// take.go), registry.go, janitor.go. sqlstore.go puts them together.
+// what is done in such transactions: slices are decided (slice.go, held.go, which looks whether others
+// hold their rows), registry.go, janitor.go. sqlstore.go puts them together.
 //
 // What the package does not do: it does not decide what happens when the database is away, it keeps
 // no local state, and it does not drop state that still counts.

@@ -3,6 +3,10 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/slots"
@@ -68,4 +72,92 @@ func millis(us int64) int64 {
 		ms--
 	}
 	return ms
+}
+
+// Config says which database to use, and how.
+type Config = sqldb.Config
+
+// Open returns the Store of a database. It does not connect: a database that is
+// down is noticed by Ping and by the next call. An error means that
+// the Config is wrong. Close must be called.
+func Open(c Config) (*DB, error) {
+	db, err := sqldb.Open(c)
+	if err != nil {
+		return nil, err
+	}
+	return &DB{dialect: dialectOf(db.Dialect), sql: db, hang: newHang()}, nil
+}
+
+// dialects are all that there are.
+func dialects() []*dialect {
+	return []*dialect{sqliteDialect(), postgresDialect(), mysqlDialect(), oracleDialect()}
+}
+
+// dialectOf returns what slots need of a database.
+func dialectOf(d *sqldb.Dialect) *dialect {
+	all := dialects()
+	return all[slices.IndexFunc(all, func(of *dialect) bool { return of.Dialect == d })]
+}
+
+//go:embed migrations
+var migrationFiles embed.FS
+
+// schema is what slots keep: scripts in a folder for each dialect.
+func schema() sqldb.Schema {
+	return sqldb.Schema{
+		Files:     migrationFiles,
+		History:   "RL_SCHEMA_HISTORY",
+		Flyway:    true,
+		Packages:  []string{"RL_SLOT_API"},
+		Functions: []string{"RL_CONFIG_HELD", "RL_NOW", "RL_TS", "RL_TXT", "RL_ADD_MS"},
+	}
+}
+
+// Migrate implements slots.Store: it runs the scripts that the history in the
+// database, RL_SCHEMA_HISTORY, lacks. Only one process does at a time; others
+// wait, and find the work done. A schema that Flyway made is taken over as it is, and so
+// are tables that were made by hand after the documented schema: version 1 does not change
+// existing tables.
+//
+// It is an error if a script that was applied has changed since, or if the
+// database is ahead of this program.
+func (db *DB) Migrate(ctx context.Context) (applied []string, err error) {
+	applied, err = db.sql.Migrate(ctx, schema())
+	return applied, storeError(err)
+}
+
+// Print returns all scripts for the database of a scheme, such as "postgres" or
+// "mariadb", as one that its own client program can run on an empty schema. They
+// note themselves in RL_SCHEMA_HISTORY, so that Migrate finds nothing to do.
+func Print(scheme string) (string, error) { return schema().Print(scheme) }
+
+// Ping implements slots.Store. It also sees to it that there are PoolMin
+// connections, in the background.
+func (db *DB) Ping(ctx context.Context) error {
+	const op = "ping the database"
+	_, err := db.Generation(ctx)
+	if err != nil {
+		return noSchema(op, err)
+	}
+	missing, err := db.sql.Missing(ctx, schema())
+	if err != nil {
+		return noSchema(op, storeError(err))
+	}
+	if len(missing) > 0 {
+		return &slots.StoreError{Kind: slots.Failed, Op: op,
+			Err: fmt.Errorf("the schema lacks %s: "+howToMigrate, missing[0])}
+	}
+	db.sql.WarmUp()
+	return nil
+}
+
+const howToMigrate = "run headgate migrate, or have an administrator run what headgate migrate --print prints"
+
+// noSchema says what to do if the tables that each database has are not there.
+func noSchema(op string, err error) error {
+	if !errors.As(err, new(*schemaError)) {
+		return err
+	}
+	return &slots.StoreError{Kind: slots.Failed, Op: op,
+		Err: fmt.Errorf("the tables of slots are missing: "+howToMigrate+" (%w)", err)}
 }
