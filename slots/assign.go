@@ -145,9 +145,9 @@ func (s *Scheduler) superseded(ctx context.Context, c Config, err error) bool {
 func (s *Scheduler) finish(r Request, b *BatchResult, began time.Time) {
 	b.Err = retryable(b.Err)
 	outcome := outcomeOf(b)
-	s.settings.Observer.Assigned(outcome, s.settings.Now().Sub(began))
+	s.settings.Metrics.assigned(outcome, s.settings.Now().Sub(began))
 	if outcome == OutcomeNew {
-		s.settings.Observer.Delayed(cmp.Or(r.ConfigName, s.settings.DefaultConfig), b.Delay())
+		s.settings.Metrics.delayed(cmp.Or(r.ConfigName, s.settings.DefaultConfig), b.Delay())
 	}
 	s.logOutcome(r, b, outcome)
 }

@@ -21,7 +21,7 @@ const (
 	aheadMost      = 200_000
 )
 
-// The kinds of background work, for Observer.Background.
+// The kinds of background work, for metrics.
 const (
 	WorkGeneration = "generation"
 	WorkRetention  = "retention"
@@ -48,7 +48,7 @@ func (s *Scheduler) followGeneration(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
 	defer cancel()
 	if err := s.configs.check(ctx); err != nil && ctx.Err() == nil {
-		s.settings.Observer.Background(WorkGeneration, 0, err)
+		s.settings.Metrics.background(WorkGeneration, 0, err)
 	}
 }
 
@@ -76,7 +76,7 @@ func (s *Scheduler) report(process context.Context, name string, interval time.D
 	if err != nil {
 		s.settings.Log.Warn("background work on slots failed; retrying", "work", name, "error", err, "after", interval)
 	}
-	s.settings.Observer.Background(name, rows, err)
+	s.settings.Metrics.background(name, rows, err)
 }
 
 // purge drops windows and slots past their retention, in small batches. It ends when the next

@@ -33,26 +33,22 @@ func (u *upkeep) PurgeSlots(ctx context.Context, _ int64, limit int) (int64, err
 
 func (u *upkeep) Adopted(context.Context) (bool, error) { return false, u.adopted }
 
-// runs notes what became of background work.
-type runs struct {
-	nobody
-	errs []error
-}
-
-func (r *runs) Background(_ string, _ int64, err error) { r.errs = append(r.errs, err) }
-
-func upkeepOf(store Store, log *bytes.Buffer) (*Scheduler, *runs) {
-	r := new(runs)
-	s := &Scheduler{store: store, settings: Settings{KeepSlots: time.Hour, Observer: r,
+func upkeepOf(store Store, log *bytes.Buffer) *Scheduler {
+	s := &Scheduler{store: store, settings: Settings{KeepSlots: time.Hour,
 		Log: slog.New(slog.NewTextHandler(log, nil))}}
 	s.settings.setDefaults()
-	return s, r
+	return s
+}
+
+// failures is how often background work has failed.
+func failures(s *Scheduler, work string) int64 {
+	return s.settings.Metrics.runs.Of(work, "error").Value()
 }
 
 // More slots may be assigned between two purges than one go of a purge drops.
 func TestAPurgeGoesOnUntilNothingIsLeft(t *testing.T) {
 	store := &upkeep{slots: 5 * purgeBatch * purgeBatches / 2}
-	s, _ := upkeepOf(store, new(bytes.Buffer))
+	s := upkeepOf(store, new(bytes.Buffer))
 	want := store.slots
 	if n, err := s.purge(t.Context()); n != want || err != nil || store.slots != 0 {
 		t.Errorf("%d of %d slots were dropped: %v", n, want, err)
@@ -62,24 +58,25 @@ func TestAPurgeGoesOnUntilNothingIsLeft(t *testing.T) {
 // Work that does not end, as behind a lock, stops in its time, and is not silent about it.
 func TestBackgroundWorkThatHangsIsReported(t *testing.T) {
 	var log bytes.Buffer
-	s, r := upkeepOf(&upkeep{slots: -1}, &log)
+	s := upkeepOf(&upkeep{slots: -1}, &log)
 	s.asLeader(WorkRetention, 10*time.Millisecond, s.purge)(t.Context())
-	if len(r.errs) != 1 || !errors.Is(r.errs[0], context.DeadlineExceeded) ||
+	if n := failures(s, WorkRetention); n != 1 || !strings.Contains(log.String(), context.DeadlineExceeded.Error()) ||
 		!strings.Contains(log.String(), "background work on slots failed") {
-		t.Errorf("%v, log: %s", r.errs, log.String())
+		t.Errorf("%d failures, log: %s", n, log.String())
 	}
 	ended, stop := context.WithCancel(t.Context())
 	stop()
-	if s.asLeader(WorkRetention, time.Minute, s.purge)(ended); len(r.errs) != 1 {
-		t.Errorf("the end of the process is reported: %v", r.errs)
+	if s.asLeader(WorkRetention, time.Minute, s.purge)(ended); failures(s, WorkRetention) != 1 {
+		t.Errorf("the end of the process is reported: %s", log.String())
 	}
 }
 
 func TestAFailedLookAtTheTablesIsReported(t *testing.T) {
 	away := errors.New("away")
-	s, r := upkeepOf(&upkeep{adopted: away}, new(bytes.Buffer))
+	var log bytes.Buffer
+	s := upkeepOf(&upkeep{adopted: away}, &log)
 	s.provisionIfWanted()(t.Context())
-	if len(r.errs) != 1 || !errors.Is(r.errs[0], away) {
-		t.Errorf("%v", r.errs)
+	if n := failures(s, WorkProvision); n != 1 || !strings.Contains(log.String(), "error=away") {
+		t.Errorf("%d failures, log: %s", n, log.String())
 	}
 }

@@ -153,27 +153,18 @@ func (c *configCache) keep(name string, e configEntry, generation int64) {
 	}
 }
 
-// once runs f for the first of several callers; each of them waits no longer
-// than its own context.
+// once runs f once for all callers that come with the same key while it runs. It does not end with
+// the context of the first one, but after configLife; each caller waits no longer than its own context.
 func (c *configCache) once(ctx context.Context, key string, f func(context.Context) (any, error)) (any, error) {
-	r := together(ctx, &c.loads, key, configLife, f)
-	return r.Val, r.Err
-}
-
-// together runs f once for all callers that come with the same key while it runs.
-// It does not end with the context of the first one, but after the limit; each caller
-// waits no longer than its own context.
-func together(ctx context.Context, g *singleflight.Group, key string, limit time.Duration,
-	f func(context.Context) (any, error)) singleflight.Result {
-	ch := g.DoChan(key, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	ch := c.loads.DoChan(key, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), configLife)
 		defer cancel()
 		return f(ctx)
 	})
 	select {
 	case <-ctx.Done():
-		return singleflight.Result{Err: ctx.Err()}
+		return nil, ctx.Err()
 	case r := <-ch:
-		return r
+		return r.Val, r.Err
 	}
 }

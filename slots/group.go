@@ -78,7 +78,7 @@ func (g *group) step(ctx context.Context) (searched *Search, err error) {
 	epoch := g.windows.apply(search)
 	began := g.settings.Now()
 	found, err := g.engine.Assign(ctx, search)
-	g.settings.Observer.Searched(len(search.Asks), found.Windows, found.Contended, g.settings.Now().Sub(began))
+	g.settings.Metrics.searched(len(search.Asks), found.Windows, found.Contended, g.settings.Now().Sub(began))
 	g.deliver(&found)
 	if len(found.Held) > 0 {
 		g.queue.held, g.queue.heldAt = append(g.queue.held, found.Held...), g.settings.Now()
@@ -170,7 +170,7 @@ func (g *group) afterError(ctx context.Context, err error) error {
 	if (kind != Passing && kind != Duplicate && kind != Held) || g.tries >= maxTries {
 		return err
 	}
-	g.settings.Observer.Retried(kind)
+	g.settings.Metrics.retried(kind)
 	if kind == Duplicate && g.tries == 1 {
 		// Another has given one of the events a slot; it is there now. That says
 		// nothing about the others.

@@ -6,7 +6,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/metrics"
 )
 
-// Metrics are an [Observer] that counts.
+// Metrics count what a Scheduler does.
 type Metrics struct {
 	requests                  metrics.Histograms
 	windows, events, searches metrics.Histograms
@@ -48,30 +48,31 @@ func NewMetrics() *Metrics {
 // Rows returns the table of the metrics.
 func (m *Metrics) Rows() []metrics.Row { return m.rows }
 
-// Assigned implements [Observer].
-func (m *Metrics) Assigned(o Outcome, took time.Duration) { m.requests.Of(string(o)).Took(took, 1) }
+// assigned: a request ended with this outcome.
+func (m *Metrics) assigned(o Outcome, took time.Duration) { m.requests.Of(string(o)).Took(took, 1) }
 
 // maxDelayConfigs bounds the configs that have a histogram of their own; the others share one.
 const maxDelayConfigs = 200
 
-// Delayed implements [Observer].
-func (m *Metrics) Delayed(config string, delay time.Duration) {
+// delayed: an event got a slot by the config, so much later than it asked for.
+func (m *Metrics) delayed(config string, delay time.Duration) {
 	m.delays.OfAtMost(maxDelayConfigs, "(other)", config).Took(delay, 1)
 }
 
-// Searched implements [Observer].
-func (m *Metrics) Searched(events, windows, contended int, took time.Duration) {
+// searched: a search, which so many events shared, tried so many windows; so many of them were held
+// by others.
+func (m *Metrics) searched(events, windows, contended int, took time.Duration) {
 	m.events.Of().Observe(float64(events), 1)
 	m.windows.Of().Observe(float64(windows), 1)
 	m.searches.Of().Took(took, 1)
 	m.contended.Add(int64(contended))
 }
 
-// Retried implements [Observer].
-func (m *Metrics) Retried(kind Kind) { m.retries.Of(kind.String()).Inc() }
+// retried: a search is done again after an error of this kind.
+func (m *Metrics) retried(kind Kind) { m.retries.Of(kind.String()).Inc() }
 
-// Background implements [Observer].
-func (m *Metrics) Background(work string, rows int64, err error) {
+// background work ended.
+func (m *Metrics) background(work string, rows int64, err error) {
 	result := "ok"
 	if err != nil {
 		result = "error"

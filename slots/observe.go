@@ -6,30 +6,6 @@ import (
 	"time"
 )
 
-// An Observer records what a Scheduler does, for metrics. Its methods are called
-// from many goroutines and must not block.
-type Observer interface {
-	// Assigned: a request ended with this outcome.
-	Assigned(outcome Outcome, took time.Duration)
-	// Delayed: an event got a slot by the config, so much later than it asked for.
-	Delayed(config string, delay time.Duration)
-	// Searched: a search tried so many windows, so many of them were held by
-	// others. events is how many shared it.
-	Searched(events, windows, contended int, took time.Duration)
-	// Retried: a search is done again after an error of this kind.
-	Retried(kind Kind)
-	// Background work ended: "retention", "provision" or "generation".
-	Background(work string, rows int64, err error)
-}
-
-type nobody struct{}
-
-func (nobody) Assigned(Outcome, time.Duration)               {}
-func (nobody) Delayed(string, time.Duration)                 {}
-func (nobody) Searched(int, int, int, time.Duration)         {}
-func (nobody) Retried(Kind)                                  {}
-func (nobody) Background(work string, rows int64, err error) {}
-
 // Outcome is how a request ended.
 type Outcome string
 

@@ -361,7 +361,7 @@ func TestOutcomesAreLogged(t *testing.T) {
 // How late new slots are is counted by config: for so many names, whoever makes more.
 func TestDelaysAreCountedByConfig(t *testing.T) {
 	m := slots.NewMetrics()
-	s := newScheduler(t, slotstest.NewModel(), slots.Settings{Observer: m})
+	s := newScheduler(t, slotstest.NewModel(), slots.Settings{Metrics: m})
 	for i := range 300 {
 		put(t, s, slots.NewConfig{Name: fmt.Sprint("c", i), Max: 1, SizeMs: 60_000})
 	}

@@ -44,8 +44,8 @@ type Settings struct {
 	// keeps them for ever. When a slot is dropped, its event may get another one.
 	KeepWindows, KeepSlots time.Duration
 
-	Log      *slog.Logger
-	Observer Observer
+	Log     *slog.Logger
+	Metrics *Metrics
 
 	Now   func() time.Time // for bounds, caches and retention, never for slots
 	NewID func() string    // of slots and configs; random UUIDs
@@ -82,9 +82,7 @@ func (s *Settings) setDefaults() {
 	setDefault(&s.MaxWaiting, 10_000)
 	setDefault(&s.KeepWindows, DefaultKeepWindows)
 	s.Log = cmp.Or(s.Log, slog.New(slog.DiscardHandler))
-	if s.Observer == nil {
-		s.Observer = nobody{}
-	}
+	s.Metrics = cmp.Or(s.Metrics, NewMetrics())
 	if s.Now == nil {
 		s.Now = time.Now
 	}

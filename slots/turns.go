@@ -65,7 +65,7 @@ func (s *Scheduler) placeInTurn(ctx context.Context, r Request) (Answer, error) 
 		tx.Rollback() // the look needs no lock
 		err = s.beyondReach(ctx, w, new(Span))
 	}
-	s.settings.Observer.Searched(1, found.Windows, found.Contended, s.settings.Now().Sub(began))
+	s.settings.Metrics.searched(1, found.Windows, found.Contended, s.settings.Now().Sub(began))
 	if err != nil || found.Answers[0].Status == Unplaced {
 		return Answer{}, err
 	}

@@ -96,7 +96,7 @@ func openSlots(_ context.Context, of *server) (*addition, error) {
 func (s *slotService) assemble(guard *web.Guard, metrics *serverMetrics) (err error) {
 	settings := s.conf.Settings()
 	counts := slots.NewMetrics()
-	settings.Log, settings.Observer = s.log, counts
+	settings.Log, settings.Metrics = s.log, counts
 	if settings.Procedure && s.db.HadProcedure() {
 		s.log.Warn("PostgreSQL no longer has --slots-engine procedure: slots are assigned by tx, with the same results")
 		settings.Procedure = false

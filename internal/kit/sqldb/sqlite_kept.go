@@ -59,15 +59,22 @@ type sqliteConn struct {
 
 // A sqliteStatement is compiled. It has one set of rows at a time.
 type sqliteStatement struct {
-	driver.Stmt
+	sqliteStmt
 	busy bool
+}
+
+// sqliteStmt is what the driver's statements can do.
+type sqliteStmt interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
 }
 
 // Close implements driver.Conn.
 func (c *sqliteConn) Close() error {
 	var errs []error
 	for _, s := range c.kept {
-		errs = append(errs, s.Stmt.Close())
+		errs = append(errs, s.Close())
 	}
 	clear(c.kept)
 	return errors.Join(append(errs, c.sqliteSession.Close())...)
@@ -87,7 +94,7 @@ func (c *sqliteConn) statement(ctx context.Context, text string) (*sqliteStateme
 		if err != nil {
 			return nil, err
 		}
-		s = &sqliteStatement{Stmt: stmt}
+		s = &sqliteStatement{sqliteStmt: stmt.(sqliteStmt)}
 		c.kept[text] = s
 	}
 	if s == nil || s.busy {
@@ -105,7 +112,7 @@ func (c *sqliteConn) ExecContext(ctx context.Context, text string, args []driver
 	case s == nil:
 		return c.sqliteSession.ExecContext(ctx, text, args)
 	}
-	return s.Exec(values(args)) //nolint:staticcheck // all that the driver has
+	return s.ExecContext(context.Background(), args) // a context that can end would take a goroutine
 }
 
 // QueryContext implements driver.QueryerContext.
@@ -117,7 +124,7 @@ func (c *sqliteConn) QueryContext(ctx context.Context, text string, args []drive
 	case s == nil:
 		return c.sqliteSession.QueryContext(ctx, text, args)
 	}
-	rows, err := s.Query(values(args)) //nolint:staticcheck // all that the driver has
+	rows, err := s.QueryContext(context.Background(), args)
 	if err != nil {
 		return nil, err
 	}
@@ -135,12 +142,4 @@ type sqliteRows struct {
 func (r *sqliteRows) Close() error {
 	r.of.busy = false
 	return r.Rows.Close()
-}
-
-func values(args []driver.NamedValue) []driver.Value {
-	plain := make([]driver.Value, len(args))
-	for i, a := range args {
-		plain[i] = a.Value
-	}
-	return plain
 }
