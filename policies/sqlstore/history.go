@@ -90,12 +90,10 @@ func (p *past) forgetOfKeys(ctx context.Context, keys []any) error {
 	q := p.s.db.Dialect.Query("SELECT MIN(CHANGE_ID) FROM HEADGATE_POLICY_CHANGE WHERE POLICY_KEY IN ("+
 		sqldb.Repeated("?", len(keys))+") GROUP BY POLICY_KEY HAVING COUNT(*) >= ?",
 		append(slices.Clip(keys), p.s.keep.ofKey)...)
-	var oldest []any
-	err := p.s.db.Rows(ctx, p.tx, changeOp, q, func(rows *sql.Rows) error {
+	oldest, err := sqldb.All(ctx, p.s.db, p.tx, changeOp, q, func(rows *sql.Rows) (any, error) {
 		var id int64
 		err := rows.Scan(&id)
-		oldest = append(oldest, id)
-		return err
+		return id, err
 	})
 	if err != nil || len(oldest) == 0 {
 		return err
@@ -133,11 +131,7 @@ func (s *Store) History(ctx context.Context, key string, before int64, n int) (a
 		args = append(args, key)
 	}
 	text += " ORDER BY CHANGE_ID DESC" + strings.ReplaceAll(s.d.first, "#", strconv.Itoa(n))
-	err = s.db.Rows(ctx, s.db.Read, historyOp, s.db.Dialect.Query(text, args...), func(rows *sql.Rows) error {
-		e, err := entry(rows)
-		all = append(all, e)
-		return err
-	})
+	all, err = sqldb.All(ctx, s.db, s.db.Read, historyOp, s.db.Dialect.Query(text, args...), entry)
 	return all, failed(err)
 }
 

@@ -250,11 +250,7 @@ func (s *Store) List(ctx context.Context, after, prefix string, n int) (all []ta
 		" FROM HEADGATE_POLICY WHERE POLICY_KEY > ? AND POLICY_KEY >= ? AND POLICY_KEY < ? ORDER BY POLICY_KEY"+
 		strings.ReplaceAll(s.d.first, "#", strconv.Itoa(n)),
 		cmp.Or(after, lowest), cmp.Or(prefix, lowest), prefix+"\x7f")
-	err = s.db.Rows(ctx, s.db.Read, listOp, q, func(rows *sql.Rows) error {
-		p, err := policy(rows)
-		all = append(all, p)
-		return err
-	})
+	all, err = sqldb.All(ctx, s.db, s.db.Read, listOp, q, policy)
 	return all, failed(err)
 }
 

@@ -23,12 +23,7 @@ func (db *DB) ActiveConfig(ctx context.Context, name string) (slots.Config, erro
 
 // config runs a query for one config.
 func (db *DB) config(ctx context.Context, on sqldb.Session, op string, q query) (slots.Config, error) {
-	var found []slots.Config
-	err := db.rows(ctx, on, op, q, func(rows *sql.Rows) error {
-		c, err := db.scanConfig(rows)
-		found = append(found, c)
-		return err
-	})
+	found, err := all(ctx, db, on, op, q, db.scanConfig)
 	switch {
 	case err != nil:
 		return slots.Config{}, err
@@ -39,14 +34,9 @@ func (db *DB) config(ctx context.Context, on sqldb.Session, op string, q query) 
 }
 
 // ActiveConfigs implements slots.Store.
-func (db *DB) ActiveConfigs(ctx context.Context, limit int) (configs []slots.Config, err error) {
+func (db *DB) ActiveConfigs(ctx context.Context, limit int) ([]slots.Config, error) {
 	q := db.dialect.statements.activeConfigs.with(limit)
-	err = db.rows(ctx, db.sql.Read, "read the configs", q, func(rows *sql.Rows) error {
-		c, err := db.scanConfig(rows)
-		configs = append(configs, c)
-		return err
-	})
-	return configs, err
+	return all(ctx, db, db.sql.Read, "read the configs", q, db.scanConfig)
 }
 
 // scanConfig reads the columns configColumns.

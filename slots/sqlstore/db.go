@@ -43,6 +43,13 @@ func (db *DB) rows(ctx context.Context, on sqldb.Session, op string, q query, ea
 	return storeError(db.sql.Rows(ctx, on, op, q, each))
 }
 
+// all runs a query and returns what scan makes of each row.
+func all[T any](ctx context.Context, db *DB, on sqldb.Session, op string, q query,
+	scan func(*sql.Rows) (T, error)) ([]T, error) {
+	found, err := sqldb.All(ctx, db.sql, on, op, q, scan)
+	return found, storeError(err)
+}
+
 // change runs a statement and returns how many rows it changed.
 func (db *DB) change(ctx context.Context, on sqldb.Session, op string, q query) (int64, error) {
 	n, err := db.sql.Change(ctx, on, op, q)

@@ -22,17 +22,12 @@ func (db *DB) Find(ctx context.Context, eventIDs []string) ([]slots.Slot, error)
 }
 
 // slots runs a query for slots.
-func (db *DB) slots(ctx context.Context, op string, q query) (found []slots.Slot, err error) {
-	err = db.rows(ctx, db.sql.Read, op, q, func(rows *sql.Rows) error {
-		s, err := db.scanSlot(rows)
-		found = append(found, s)
-		return err
-	})
-	return found, err
+func (db *DB) slots(ctx context.Context, op string, q query) ([]slots.Slot, error) {
+	return all(ctx, db, db.sql.Read, op, q, db.scanSlot)
 }
 
 // scanSlot reads the columns slotColumns.
-func (db *DB) scanSlot(row interface{ Scan(...any) error }) (slots.Slot, error) {
+func (db *DB) scanSlot(row *sql.Rows) (slots.Slot, error) {
 	var s slots.Slot
 	var windowUs, scheduledUs int64
 	err := row.Scan(&s.ID, &s.EventID, &s.Scope, &s.SizeMs, db.into(&s.RequestedUs),
@@ -135,27 +130,23 @@ func (db *DB) uncounted(ctx context.Context, s slots.Series, fromMs, toMs,
 
 // Windows implements slots.Store.
 func (db *DB) Windows(ctx context.Context, s slots.Series, fromMs, toMs int64,
-	limit int) (windows []slots.Window, err error) {
+	limit int) ([]slots.Window, error) {
 	q := db.dialect.statements.windows.with(s.Scope, s.SizeMs, db.at(fromMs), db.at(toMs), limit)
-	err = db.rows(ctx, db.sql.Read, "list windows", q, func(rows *sql.Rows) error {
+	return all(ctx, db, db.sql.Read, "list windows", q, func(rows *sql.Rows) (slots.Window, error) {
 		var us, count int64
 		err := rows.Scan(db.into(&us), &count)
-		windows = append(windows, slots.Window{StartMs: millis(us), Count: count})
-		return err
+		return slots.Window{StartMs: millis(us), Count: count}, err
 	})
-	return windows, err
 }
 
 // Scheduled implements slots.Store.
-func (db *DB) Scheduled(ctx context.Context, s slots.Series, fromMs, toMs int64) (windows []slots.Window, err error) {
+func (db *DB) Scheduled(ctx context.Context, s slots.Series, fromMs, toMs int64) ([]slots.Window, error) {
 	q := db.dialect.statements.scheduled.with(s.Scope, s.SizeMs, db.at(fromMs), db.at(toMs))
-	err = db.rows(ctx, db.sql.Read, "count slots", q, func(rows *sql.Rows) error {
+	return all(ctx, db, db.sql.Read, "count slots", q, func(rows *sql.Rows) (slots.Window, error) {
 		var n, count int64
 		err := rows.Scan(&n, &count)
-		windows = append(windows, slots.Window{StartMs: fromMs + n*s.SizeMs, Count: count})
-		return err
+		return slots.Window{StartMs: fromMs + n*s.SizeMs, Count: count}, err
 	})
-	return windows, err
 }
 
 // runEnd returns the end of the run that fromMs may lie in.
@@ -238,17 +229,14 @@ func (db *DB) Provision(ctx context.Context, s slots.Series, fromMs, toMs int64,
 func (db *DB) dropStale(ctx context.Context, s slots.Series, fromMs, toMs int64) error {
 	const op = "drop windows of an earlier epoch"
 	st := &db.dialect.statements
-	var stale []int64
-	err := db.rows(ctx, db.sql.Read, op, st.stale.with(s.Scope, s.SizeMs, db.at(fromMs), db.at(toMs)),
-		func(rows *sql.Rows) error {
-			var us int64
-			err := rows.Scan(db.into(&us))
-			stale = append(stale, millis(us))
-			return err
+	stale, err := all(ctx, db, db.sql.Read, op, st.stale.with(s.Scope, s.SizeMs, db.at(fromMs), db.at(toMs)),
+		func(rows *sql.Rows) (us int64, err error) {
+			err = rows.Scan(db.into(&us))
+			return us, err
 		})
-	for _, startMs := range stale {
+	for _, us := range stale {
 		if err == nil {
-			_, err = db.change(ctx, db.sql.Write, op, st.dropStale.with(s.Scope, s.SizeMs, db.at(startMs)))
+			_, err = db.change(ctx, db.sql.Write, op, st.dropStale.with(s.Scope, s.SizeMs, db.dialect.Instant(us)))
 		}
 	}
 	return err

@@ -107,6 +107,17 @@ func (db *DB) Rows(ctx context.Context, on Session, op string, q Query, each fun
 	return db.Fail(ctx, op, rows.Err())
 }
 
+// All runs a query and returns what scan makes of each row.
+func All[T any](ctx context.Context, db *DB, on Session, op string, q Query,
+	scan func(*sql.Rows) (T, error)) (all []T, err error) {
+	err = db.Rows(ctx, on, op, q, func(rows *sql.Rows) error {
+		one, err := scan(rows)
+		all = append(all, one)
+		return err
+	})
+	return all, err
+}
+
 // Change runs a statement and returns how many rows it changed. If these are not as many as
 // the query says the error is of kind Failed.
 func (db *DB) Change(ctx context.Context, on Session, op string, q Query) (int64, error) {
