@@ -46,14 +46,6 @@ const (
 	maxInFlight     = 64
 )
 
-// schemes are those of URLs that Parse reads.
-func schemes() (all []string) {
-	for _, d := range dialects() {
-		all = append(all, d.schemes...)
-	}
-	return all
-}
-
 // Parse reads sqlite:FILE, postgres://…, mysql://…, mariadb://… or oracle://… with the parameters of README.md.
 // It does not connect. Its errors hold no password.
 func Parse(rawURL string) (Config, error) {
@@ -62,7 +54,7 @@ func Parse(rawURL string) (Config, error) {
 	if c.dialect == nil {
 		scheme, _, _ := strings.Cut(rawURL, ":")
 		return c, fmt.Errorf("unknown scheme %q of a database for limits; want one of %s", scheme,
-			strings.Join(schemes(), ", "))
+			strings.Join(sqldb.Schemes(), ", "))
 	}
 	address, query, _ := strings.Cut(rawURL, "?")
 	others, err := params.Take(query, []params.Row{

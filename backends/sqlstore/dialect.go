@@ -12,8 +12,6 @@ import (
 // A dialect is what differs between databases, as texts. Keys are sorted and there once.
 type dialect struct {
 	*sqldb.Dialect
-	// schemes are those of URLs that lead here.
-	schemes []string
 	// maxLeases bounds a limit on requests in flight: they are one value, which each acquire and
 	// release writes anew.
 	maxLeases int64
@@ -67,7 +65,7 @@ func dialects() []*dialect { return []*dialect{sqlite(), postgres(), mysql(), or
 func dialectOf(rawURL string) *dialect {
 	scheme, _, _ := strings.Cut(rawURL, ":")
 	all := dialects()
-	if i := slices.IndexFunc(all, func(d *dialect) bool { return slices.Contains(d.schemes, scheme) }); i >= 0 {
+	if i := slices.IndexFunc(all, func(d *dialect) bool { return d.Has(scheme) }); i >= 0 {
 		return all[i]
 	}
 	return nil

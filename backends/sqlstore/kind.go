@@ -5,11 +5,12 @@ import (
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/layers"
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 )
 
 func init() {
 	backends.Register(backends.Kind{
-		Schemes: schemes(),
+		Schemes: sqldb.Schemes(),
 		Samples: []string{"postgres://h/d", "mysql://h/d", "sqlite:d"},
 		Caps:    backends.CapsBy(Parse),
 		Open: func(_ context.Context, rawURL string, o backends.Options) (backends.Backend, error) {

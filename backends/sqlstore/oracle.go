@@ -19,7 +19,7 @@ import (
 // HEADGATE_STATE_MORE, which take one round trip more to read. An empty RAW is NULL.
 func oracle() *dialect {
 	d := &dialect{
-		Dialect: sqldb.Oracle, schemes: []string{"oracle"}, maxLeases: 256, relaxes: true,
+		Dialect: sqldb.Oracle, maxLeases: 256, relaxes: true,
 		drop: func(keys [][]byte) []sqldb.Query {
 			var b block
 			for _, k := range keys {

@@ -10,7 +10,7 @@ func postgres() *dialect {
 	const insert = "INSERT INTO HEADGATE_STATE (" + columns + ")" +
 		" SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])"
 	d := &dialect{
-		Dialect: sqldb.Postgres, schemes: []string{"postgres", "postgresql"}, maxLeases: 512, relaxes: true,
+		Dialect: sqldb.Postgres, maxLeases: 512, relaxes: true,
 		lock: func(keys [][]byte, _ bool) []sqldb.Query {
 			return []sqldb.Query{{Args: []any{keys}, Text: "SELECT S.K, S.STATE FROM unnest($1::bytea[]) AS U (K)" +
 				" CROSS JOIN LATERAL (SELECT K, STATE FROM HEADGATE_STATE WHERE K = U.K FOR UPDATE) AS S"}}

@@ -9,7 +9,7 @@ import (
 // sqlite is SQLite, whose transactions have the whole file to themselves.
 func sqlite() *dialect {
 	d := &dialect{
-		Dialect: sqldb.SQLite, schemes: []string{"sqlite"}, maxLeases: 512, relaxes: true,
+		Dialect: sqldb.SQLite, maxLeases: 512, relaxes: true,
 		lock: func(keys [][]byte, _ bool) []sqldb.Query {
 			return []sqldb.Query{{Args: listed(keys),
 				Text: "SELECT K, STATE FROM HEADGATE_STATE WHERE K IN (" + sqldb.Repeated("?", len(keys)) + ")"}}

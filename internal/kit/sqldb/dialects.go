@@ -15,15 +15,18 @@ func dialects() []*Dialect {
 // dialectOf returns the dialect of a URL's scheme, such as "postgres" or "mariadb".
 func dialectOf(scheme string) (*Dialect, error) {
 	for _, d := range dialects() {
-		if slices.Contains(d.schemes, scheme) {
+		if d.Has(scheme) {
 			return d, nil
 		}
 	}
-	return nil, fmt.Errorf("unknown database %q; want one of %s", scheme, strings.Join(schemes(), ", "))
+	return nil, fmt.Errorf("unknown database %q; want one of %s", scheme, strings.Join(Schemes(), ", "))
 }
 
-// schemes are those of all dialects.
-func schemes() []string {
+// Has reports whether a scheme of URLs, such as "mariadb", is the dialect's.
+func (d *Dialect) Has(scheme string) bool { return slices.Contains(d.schemes, scheme) }
+
+// Schemes are those of all dialects.
+func Schemes() []string {
 	var all []string
 	for _, d := range dialects() {
 		all = append(all, d.schemes...)
@@ -39,12 +42,12 @@ func parse(c Config) (*Dialect, *source, error) {
 	address := strings.TrimPrefix(c.URL, "jdbc:")
 	scheme, _, found := strings.Cut(address, ":")
 	if !found {
-		return nil, nil, errors.New("database url: want a scheme, one of " + strings.Join(schemes(), ", ") +
+		return nil, nil, errors.New("database url: want a scheme, one of " + strings.Join(Schemes(), ", ") +
 			", such as postgres://host:5432/database")
 	}
 	d, err := dialectOf(scheme)
 	if err != nil {
-		return nil, nil, fmt.Errorf("database url: unknown scheme %q; want one of %s", scheme, strings.Join(schemes(), ", "))
+		return nil, nil, fmt.Errorf("database url: unknown scheme %q; want one of %s", scheme, strings.Join(Schemes(), ", "))
 	}
 	src, err := d.parse(address, c)
 	return d, src, err
