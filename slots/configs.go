@@ -1,13 +1,14 @@
 package slots
 
 import (
+	"cmp"
 	"context"
 )
 
 // Config returns the active config of a name, as requests are using it; the
 // empty name is the default one. Error: *ConfigNotFoundError.
 func (s *Scheduler) Config(ctx context.Context, name string) (Config, error) {
-	setDefault(&name, s.settings.DefaultConfig)
+	name = cmp.Or(name, s.settings.DefaultConfig)
 	if err := checkName("configName", name, MaxConfigName); err != nil {
 		return Config{}, err
 	}
@@ -48,10 +49,10 @@ func (s *Scheduler) PutConfig(ctx context.Context, c NewConfig) (Config, error) 
 	if err != nil {
 		return Config{}, retryable(err)
 	}
-	options := PutOptions{SeriesOf: func(c Config) Series { return SeriesOf(c, shared) }}
+	seriesOf := func(c Config) Series { return SeriesOf(c, shared) }
 	for try := 1; ; try++ {
 		next := Config{ID: s.settings.NewID(), Name: c.Name, Max: c.Max, SizeMs: c.SizeMs, Options: c.Options, Active: true}
-		config, err := s.store.PutConfig(ctx, next, options)
+		config, err := s.store.PutConfig(ctx, next, seriesOf)
 		switch kind := KindOf(err); {
 		case err == nil:
 			s.settings.Log.Info("config changed", "config_name", c.Name, "max_per_window", c.Max, "size_ms", c.SizeMs,

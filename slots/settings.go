@@ -74,13 +74,13 @@ var minTime, maxTime = time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(90
 var lastMs = maxTime.UnixMilli()
 
 func (s *Settings) setDefaults() {
-	setDefault(&s.DefaultConfig, DefaultConfigName)
-	setDefault(&s.Chunk, DefaultChunk)
-	setDefault(&s.Chunks, DefaultChunks)
+	s.DefaultConfig = cmp.Or(s.DefaultConfig, DefaultConfigName)
+	s.Chunk = cmp.Or(s.Chunk, DefaultChunk)
+	s.Chunks = cmp.Or(s.Chunks, DefaultChunks)
 	s.Chunks = max(s.Chunks, 0)
-	setDefault(&s.Timeout, DefaultTimeout)
-	setDefault(&s.MaxWaiting, 10_000)
-	setDefault(&s.KeepWindows, DefaultKeepWindows)
+	s.Timeout = cmp.Or(s.Timeout, DefaultTimeout)
+	s.MaxWaiting = cmp.Or(s.MaxWaiting, 10_000)
+	s.KeepWindows = cmp.Or(s.KeepWindows, DefaultKeepWindows)
 	s.Log = cmp.Or(s.Log, slog.New(slog.DiscardHandler))
 	s.Metrics = cmp.Or(s.Metrics, NewMetrics())
 	if s.Now == nil {
@@ -92,13 +92,6 @@ func (s *Settings) setDefaults() {
 	}
 	if s.Bits == nil {
 		s.Bits = func() uint32 { return rand.Uint32() >> 1 }
-	}
-}
-
-func setDefault[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
 	}
 }
 

@@ -114,8 +114,9 @@ type Store interface {
 	//
 	// If c counts in another series than the version before, the windows of the new series
 	// have no rows any more; each is counted again when it is claimed.
-	// The scope cannot change while the one before has slots: ErrScopeInUse.
-	PutConfig(ctx context.Context, c Config, o PutOptions) (Config, error)
+	// The scope cannot change while the one before has slots: ErrScopeInUse. seriesOf returns where a
+	// config counts.
+	PutConfig(ctx context.Context, c Config, seriesOf func(Config) Series) (Config, error)
 
 	// Generation is a number that every change of a config, and Flush, adds to.
 	Generation(ctx context.Context) (int64, error)
@@ -170,12 +171,6 @@ type Store interface {
 	// and has the schema.
 	Ping(ctx context.Context) error
 	Close() error
-}
-
-// PutOptions say what PutConfig has to know of other configs.
-type PutOptions struct {
-	// SeriesOf returns where a config counts; nil: in the scope of its name.
-	SeriesOf func(Config) Series
 }
 
 // Position is a place in the order of SlotsSince. ID may be empty.

@@ -65,10 +65,11 @@ const manyConfigs = 100_000
 
 // PutConfig implements slots.Store. It never waits long for claims that are under way, since
 // others would queue up behind it; it tries again until ctx ends.
-func (db *DB) PutConfig(ctx context.Context, c slots.Config, o slots.PutOptions) (put slots.Config, err error) {
+func (db *DB) PutConfig(ctx context.Context, c slots.Config,
+	seriesOf func(slots.Config) slots.Series) (put slots.Config, err error) {
 	var held error
 	for try := 0; ; try++ {
-		put, err = db.putConfig(ctx, c, o, try)
+		put, err = db.putConfig(ctx, c, seriesOf, try)
 		switch {
 		case errors.Is(err, slots.ErrClaimUnderWay):
 			held = err
@@ -107,15 +108,12 @@ func (db *DB) shutGates(ctx context.Context, tx *sql.Tx, ids []string, try int) 
 
 // putConfig is one try. The generation comes first: its row makes those who put configs wait
 // for each other.
-func (db *DB) putConfig(ctx context.Context, c slots.Config, o slots.PutOptions,
+func (db *DB) putConfig(ctx context.Context, c slots.Config, seriesOf func(slots.Config) slots.Series,
 	try int) (put slots.Config, err error) {
 	const op = "put a config"
 	options, err := optionsText(c.Options)
 	if err != nil {
 		return put, err
-	}
-	if o.SeriesOf == nil {
-		o.SeriesOf = func(c slots.Config) slots.Series { return slots.Series{Scope: c.Name, SizeMs: c.SizeMs} }
 	}
 	s := &db.dialect.statements
 	insert := s.insertConfig.with(c.ID, c.Name, c.Max, plan.FormatSize(c.SizeMs),
@@ -124,7 +122,7 @@ func (db *DB) putConfig(ctx context.Context, c slots.Config, o slots.PutOptions,
 		if _, err := db.change(ctx, tx, op, s.bump.with()); err != nil {
 			return err
 		}
-		move, err := db.planMove(ctx, tx, c, o)
+		move, err := db.planMove(ctx, tx, c, seriesOf)
 		if err != nil {
 			return err
 		}
@@ -133,7 +131,7 @@ func (db *DB) putConfig(ctx context.Context, c slots.Config, o slots.PutOptions,
 		}
 		steps := []query{s.deactivate.with(c.Name), insert}
 		if move.count {
-			to := o.SeriesOf(c)
+			to := seriesOf(c)
 			steps = append(steps, s.dropFrontiers.with(to.Scope, to.SizeMs), s.dropRuns.with(to.Scope, to.SizeMs))
 			if err := db.nextEpoch(ctx, tx, to); err != nil {
 				return err
@@ -190,21 +188,22 @@ func (db *DB) holdConfigs(ctx context.Context, tx *sql.Tx, m move, try int) erro
 }
 
 // planMove compares the new version of a config with those that are active.
-func (db *DB) planMove(ctx context.Context, tx *sql.Tx, c slots.Config, o slots.PutOptions) (m move, err error) {
+func (db *DB) planMove(ctx context.Context, tx *sql.Tx, c slots.Config,
+	seriesOf func(slots.Config) slots.Series) (m move, err error) {
 	const op = "put a config"
 	active, unreadable, err := db.readableConfigs(ctx, tx, op, db.dialect.statements.activeConfigs.with(manyConfigs))
 	if err != nil {
 		return m, err
 	}
-	to, used, known := o.SeriesOf(c), false, false
+	to, used, known := seriesOf(c), false, false
 	for _, a := range active {
 		if a.Name != c.Name {
-			used = used || o.SeriesOf(a) == to
+			used = used || seriesOf(a) == to
 			continue
 		}
 		known = true
 		m.hold = append(m.hold, a.ID)
-		from := o.SeriesOf(a)
+		from := seriesOf(a)
 		m.count = from != to
 		if from.Scope != to.Scope {
 			m.leave = append(m.leave, from.Scope)
@@ -213,7 +212,7 @@ func (db *DB) planMove(ctx context.Context, tx *sql.Tx, c slots.Config, o slots.
 	// A series without configs may have windows from when it had some.
 	m.count = m.count || !known && !used || unreadable
 	for _, a := range active {
-		if m.count && a.Name != c.Name && o.SeriesOf(a).Scope == to.Scope {
+		if m.count && a.Name != c.Name && seriesOf(a).Scope == to.Scope {
 			m.hold = append(m.hold, a.ID)
 		}
 	}

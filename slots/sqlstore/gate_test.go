@@ -22,7 +22,7 @@ func TestClaimWaitsForAChangeOfItsConfig(t *testing.T) {
 		}
 		s := slots.Series{Scope: "gate", SizeMs: 4000}
 		c, err := db.PutConfig(soon(t), slots.Config{ID: "gate-1", Name: "gate", Max: 5, SizeMs: 4000, Active: true},
-			slots.PutOptions{})
+			byName)
 		check(t, err)
 		check(t, db.transact(soon(t), "change a config", func(tx *sql.Tx) error {
 			if _, err := db.change(soon(t), tx, "hold", gate.with(c.ID)); err != nil {
@@ -52,7 +52,7 @@ func TestFrozenClaimDelaysOnlyChanges(t *testing.T) {
 		}
 		s := slots.Series{Scope: "frozen", SizeMs: 4000}
 		c, err := db.PutConfig(soon(t), slots.Config{ID: "frozen-1", Name: "frozen", Max: 5, SizeMs: 4000, Active: true},
-			slots.PutOptions{})
+			byName)
 		check(t, err)
 		frozen, err := db.Begin(soon(t), c.ID)
 		check(t, err)

@@ -102,10 +102,10 @@ func everyMethod(t *testing.T, db *DB) {
 	try(db.ActiveConfigs(ctx, 10))
 	try(db.PutConfig(ctx, slots.Config{ID: "c1", Name: "default", Max: 100, SizeMs: 4000}, nowhere))
 	try(db.PutConfig(ctx, slots.Config{ID: "c1", Name: "default", Max: 100, SizeMs: 7000,
-		Options: slots.Options{Stratified: true}}, slots.PutOptions{}))
-	try(db.PutConfig(ctx, slots.Config{ID: "c3", Name: "default", Max: 100, SizeMs: 4000}, slots.PutOptions{
-		SeriesOf: func(c slots.Config) slots.Series { return slots.Series{Scope: c.ID, SizeMs: c.SizeMs} }}))
-	try(db.PutConfig(ctx, slots.Config{ID: "c2", Name: "other", Max: 100, SizeMs: 7000}, slots.PutOptions{}))
+		Options: slots.Options{Stratified: true}}, byName))
+	try(db.PutConfig(ctx, slots.Config{ID: "c3", Name: "default", Max: 100, SizeMs: 4000},
+		func(c slots.Config) slots.Series { return slots.Series{Scope: c.ID, SizeMs: c.SizeMs} }))
+	try(db.PutConfig(ctx, slots.Config{ID: "c2", Name: "other", Max: 100, SizeMs: 7000}, byName))
 	try(nil, db.NoteFull(ctx, oracleSeries, 100, slots.Span{FromMs: noonMs, ToMs: noonMs + 4000}, 3))
 	try(db.Scope(ctx, slots.ScopeShared))
 	try(db.Adopted(ctx))

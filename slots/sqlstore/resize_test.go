@@ -103,7 +103,7 @@ func assigning(t *testing.T, s *slots.Scheduler, config string, run int,
 func schedule(t *testing.T, db *DB, scope string, fromMs, n int64) {
 	t.Helper()
 	_, err := db.PutConfig(soon(t), slots.Config{ID: "first", Name: scope, Max: 1 << 30, SizeMs: 86_400_000, Active: true},
-		slots.PutOptions{})
+		byName)
 	check(t, err)
 	s := slots.Series{Scope: scope, SizeMs: 86_400_000}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)

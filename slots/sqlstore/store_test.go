@@ -22,8 +22,10 @@ import (
 var series = slots.Series{Scope: "*", SizeMs: 4000}
 
 // nowhere has configs count in windows that nobody uses.
-var nowhere = slots.PutOptions{
-	SeriesOf: func(slots.Config) slots.Series { return slots.Series{Scope: "nowhere", SizeMs: 1000} }}
+func nowhere(slots.Config) slots.Series { return slots.Series{Scope: "nowhere", SizeMs: 1000} }
+
+// byName has configs count in the scope of their names.
+func byName(c slots.Config) slots.Series { return slots.SeriesOf(c, false) }
 
 func slotOf(n int, windowMs int64) slots.Slot {
 	return slots.Slot{ID: fmt.Sprintf("s%05d", n), EventID: fmt.Sprintf("e%05d", n), Series: series,

@@ -72,8 +72,9 @@ type badUpkeep struct {
 	flaw string
 }
 
-func (b *badUpkeep) PutConfig(ctx context.Context, c slots.Config, o slots.PutOptions) (slots.Config, error) {
-	put, err := b.Model.PutConfig(ctx, c, o)
+func (b *badUpkeep) PutConfig(ctx context.Context, c slots.Config,
+	seriesOf func(slots.Config) slots.Series) (slots.Config, error) {
+	put, err := b.Model.PutConfig(ctx, c, seriesOf)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range b.configs {

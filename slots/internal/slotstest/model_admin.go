@@ -45,19 +45,17 @@ func (m *Model) ActiveConfigs(ctx context.Context, limit int) ([]slots.Config, e
 }
 
 // PutConfig implements slots.Store.
-func (m *Model) PutConfig(ctx context.Context, c slots.Config, o slots.PutOptions) (slots.Config, error) {
+func (m *Model) PutConfig(ctx context.Context, c slots.Config,
+	seriesOf func(slots.Config) slots.Series) (slots.Config, error) {
 	if err := m.write(ctx, "put config"); err != nil {
 		return slots.Config{}, err
 	}
-	if o.SeriesOf == nil {
-		o.SeriesOf = func(c slots.Config) slots.Series { return slots.Series{Scope: c.Name, SizeMs: c.SizeMs} }
-	}
 	// Claims under way end first; those of the whole scope, so that it can be counted.
-	scope := o.SeriesOf(c).Scope
+	scope := seriesOf(c).Scope
 	err := m.await(ctx, func() bool {
 		for tx := range m.open {
 			for _, old := range m.configs {
-				if old.ID == tx.configID && (old.Name == c.Name || o.SeriesOf(old).Scope == scope) {
+				if old.ID == tx.configID && (old.Name == c.Name || seriesOf(old).Scope == scope) {
 					return false
 				}
 			}
@@ -73,7 +71,7 @@ func (m *Model) PutConfig(ctx context.Context, c slots.Config, o slots.PutOption
 		if old.Name != c.Name || !old.Active {
 			continue
 		}
-		from, to := o.SeriesOf(*old), o.SeriesOf(c)
+		from, to := seriesOf(*old), seriesOf(c)
 		if from.Scope != to.Scope && m.used(from.Scope) {
 			m.mu.Unlock()
 			return slots.Config{}, slots.ErrScopeInUse

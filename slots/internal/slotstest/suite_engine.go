@@ -304,7 +304,7 @@ func checkSuperseded(t *testing.T, f *fixture) {
 	ctx, s, e := limited(t), f.series(4000), f.on(f.store)
 	put := func(max int64) slots.Config {
 		c, err := f.store.PutConfig(ctx, slots.Config{ID: f.id(), Name: f.prefix, Max: max, SizeMs: 4000, Active: true},
-			slots.PutOptions{})
+			byName)
 		must(t, err, "put")
 		return c
 	}
@@ -318,10 +318,10 @@ func checkSuperseded(t *testing.T, f *fixture) {
 		done := make(chan error, 1)
 		go func() {
 			_, err := f.store.PutConfig(ctx, slots.Config{ID: f.id(), Name: f.prefix, Max: 4, SizeMs: 4000, Active: true},
-				slots.PutOptions{})
+				byName)
 			for slots.KindOf(err) == slots.Held { // the database waits for so long only
 				_, err = f.store.PutConfig(ctx, slots.Config{ID: f.id(), Name: f.prefix, Max: 4, SizeMs: 4000, Active: true},
-					slots.PutOptions{})
+					byName)
 			}
 			done <- err
 		}()
@@ -380,7 +380,7 @@ func checkUncounted(t *testing.T, f *fixture) {
 func checkBacklog(t *testing.T, f *fixture) {
 	ctx, s, e := limited(t), f.series(4000), f.on(f.store)
 	c, err := f.store.PutConfig(ctx, slots.Config{ID: f.id(), Name: f.prefix, Max: 1, SizeMs: 4000, Active: true},
-		slots.PutOptions{})
+		byName)
 	must(t, err, "put")
 	first := plan.WindowStart(day.UnixMicro(), 4000)
 	for i := range int64(12) {

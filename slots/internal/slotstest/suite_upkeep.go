@@ -21,8 +21,10 @@ func upkeepChecks() []check {
 }
 
 // inNoScope has configs count in windows that nobody uses.
-var inNoScope = slots.PutOptions{
-	SeriesOf: func(slots.Config) slots.Series { return slots.Series{Scope: "nowhere", SizeMs: 1000} }}
+func inNoScope(slots.Config) slots.Series { return slots.Series{Scope: "nowhere", SizeMs: 1000} }
+
+// byName has configs count in the scope of their names.
+func byName(c slots.Config) slots.Series { return slots.SeriesOf(c, false) }
 
 func checkConfigs(t *testing.T, f *fixture) {
 	ctx := limited(t)
