@@ -4,7 +4,7 @@
 // slice and reads the database's clock, then package limit decides, and the second one writes what
 // has changed and commits. README.md states what is guaranteed, and what a decision costs.
 //
-// Files from below: the texts of each database (dialect.go, parts.go, <dialect>.go), rows and keys (row.go),
+// Files from below: the texts of each database (dialect.go, <dialect>.go), rows, keys and parts of logs (parts.go),
 // the settings (config.go), errors (errors.go), one transaction with its repetitions (work.go), and
 // what is done in such transactions: slices are decided (slice.go, held.go, which looks whether others
 // hold their rows), registry.go, janitor.go. sqlstore.go puts them together.
