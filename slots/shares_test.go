@@ -104,7 +104,7 @@ func (h holding) BeginActive(context.Context, string) (Tx, Config, error) {
 func TestAnEventInTurnIsASearchOfItsConfig(t *testing.T) {
 	var s *Scheduler
 	running := 0
-	s, _ = upkeepOf(holding{begun: func() { running = s.shares.running }}, new(bytes.Buffer))
+	s = upkeepOf(holding{begun: func() { running = s.shares.running }}, new(bytes.Buffer))
 	s.shares = newShares(8, 4)
 	if _, err := s.placeInTurn(t.Context(), Request{EventID: "a", ConfigName: "held", At: time.Now()}); err == nil {
 		t.Error("it has a slot")
