@@ -3,12 +3,9 @@ package descriptors
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -42,55 +39,11 @@ func appendName(b []byte, text, special string) []byte {
 // its SHA-256.
 func HashedName(name string) string {
 	sum := sha256.Sum256([]byte(name))
-	return hashPrefix + hex.EncodeToString(sum[:8])
+	return HashPrefix + hex.EncodeToString(sum[:8])
 }
 
-const hashPrefix = "sha256:"
-
-// IsHashed reports whether a text is what HashedName returns.
-func IsHashed(text string) bool {
-	return strings.HasPrefix(text, hashPrefix) && !strings.Contains(text, "|")
-}
-
-// ParseName takes apart what Name has made, or a person has written like it.
-func ParseName(name string) (domain string, entries []Entry, err error) {
-	for i, part := range strings.Split(name, "|") {
-		key, value, _ := strings.Cut(part, "=")
-		if i == 0 {
-			key, value = part, ""
-		}
-		var e Entry
-		if e.Key, err = unescaped(key); err == nil {
-			e.Value, err = unescaped(value)
-		}
-		switch {
-		case err != nil:
-			return "", nil, err
-		case e.Key == "":
-			return "", nil, errors.New("the key has an empty part; want DOMAIN|ENTRY=VALUE")
-		case i == 0:
-			domain = e.Key
-		default:
-			entries = append(entries, e)
-		}
-	}
-	if len(entries) == 0 {
-		return "", nil, errors.New("the key has no entry; want DOMAIN|ENTRY=VALUE")
-	}
-	return domain, entries, nil
-}
-
-func unescaped(text string) (string, error) {
-	s, err := url.PathUnescape(text)
-	var escape url.EscapeError
-	switch {
-	case errors.As(err, &escape):
-		return "", fmt.Errorf("the key has %.9q, which is no escape: write %%25 for a percent sign", string(escape))
-	case !utf8.ValidString(s):
-		return "", errors.New("the key is not valid UTF-8 when it is unescaped")
-	}
-	return s, err
-}
+// HashPrefix is what a HashedName begins with.
+const HashPrefix = "sha256:"
 
 // Counted returns a descriptor that is counted under a group. matches says whether one of the rules
 // does so; if not, the descriptor is that of a rule that there was once, or of a request with a

@@ -3,7 +3,6 @@ package ratelimit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -12,7 +11,6 @@ import (
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/kit/background"
-	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
@@ -77,21 +75,6 @@ func defaultOnFailure(caps *backends.Caps) descriptors.FailurePolicy {
 		return descriptors.FailDeny
 	}
 	return descriptors.FailAllow
-}
-
-// FailureNote says which rules of set answer by the default of a store that denies on failure; "" if there are none.
-func FailureNote(set *descriptors.Set, caps *backends.Caps) string {
-	n := 0
-	for _, r := range set.Rules() {
-		if r.OnBackendError == descriptors.FailDefault && len(r.Limits) > 0 {
-			n++
-		}
-	}
-	if !caps.DenyOnFailure || n == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%s without on_backend_error: they refuse while %s fails, because it is a database", spell.Count(n,
-		"rule"), caps.Title())
 }
 
 // SetRules replaces the rules. Requests in flight keep the rules they started

@@ -1,10 +1,6 @@
 package stack
 
-import (
-	"fmt"
-
-	"github.com/headgate-rls/headgate/backends"
-)
+import "github.com/headgate-rls/headgate/backends"
 
 // Caps returns what the store at rawURL promises, without connecting. It fails
 // where New would fail because of the URL.
@@ -38,16 +34,4 @@ func samples() (all []backends.Caps, err error) {
 func HasSchema(rawURL string) bool {
 	k, err := backends.KindOf(rawURL)
 	return err == nil && k.Schema != nil
-}
-
-// PrintSchema returns the text that makes the schema in the store of a scheme, such as SQL for "postgres".
-func PrintSchema(scheme string) (string, error) {
-	k, err := backends.KindOf(scheme + ":")
-	if err != nil {
-		return "", err
-	}
-	if k.Schema == nil {
-		return "", fmt.Errorf("a backend of the scheme %q has no schema", scheme)
-	}
-	return k.Schema(scheme)
 }

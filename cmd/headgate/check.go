@@ -12,6 +12,7 @@ import (
 	"github.com/headgate-rls/headgate/descriptors/files"
 	"github.com/headgate-rls/headgate/descriptors/reference"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
+	"github.com/headgate-rls/headgate/internal/app/server"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
@@ -81,7 +82,7 @@ func check(out io.Writer, paths []string, backend string, opt rulefile.Options, 
 	if len(differences) > 0 {
 		return exitCode(exitNo)
 	}
-	if note := ratelimit.FailureNote(set, &caps); note != "" {
+	if note := server.FailureNote(set, &caps); note != "" {
 		fmt.Fprintln(out, note)
 	}
 	return set.Describe(out)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/server"
@@ -95,7 +96,7 @@ func schemas(conf *config.Config, log *slog.Logger) (all []schema) {
 			}})
 	}
 	if stack.HasSchema(conf.Backend) {
-		all = append(all, schema{"backend", conf.Backend, stack.PrintSchema, func(ctx context.Context) ([]string, error) {
+		all = append(all, schema{"backend", conf.Backend, backendSchema, func(ctx context.Context) ([]string, error) {
 			s, err := stack.New(ctx, conf.Backend, stack.Options{Log: log})
 			if err != nil {
 				return nil, err
@@ -105,6 +106,18 @@ func schemas(conf *config.Config, log *slog.Logger) (all []schema) {
 		}})
 	}
 	return all
+}
+
+// backendSchema returns the text that makes the schema in the store of a scheme, such as SQL for "postgres".
+func backendSchema(scheme string) (string, error) {
+	k, err := backends.KindOf(scheme + ":")
+	if err != nil {
+		return "", err
+	}
+	if k.Schema == nil {
+		return "", fmt.Errorf("a backend of the scheme %q has no schema", scheme)
+	}
+	return k.Schema(scheme)
 }
 
 // migrated is the answer about one schema, in JSON.

@@ -195,7 +195,7 @@ func (h *Handlers) asked(r *http.Request, p web.Params) (d descriptor, refusal *
 
 // keyNamed is keyOf for keys that may be hashed, as logs have them: of those that were refused or near.
 func (h *Handlers) keyNamed(ctx context.Context, given string) (descriptor, error) {
-	if !descriptors.IsHashed(given) {
+	if !isHashed(given) {
 		if d, err := h.ofPolicy(given); err != nil || d.name != "" {
 			return d, err
 		}
@@ -257,7 +257,7 @@ func (h *Handlers) recent(w http.ResponseWriter, _ *http.Request, p web.Params) 
 	if err != nil {
 		return err
 	}
-	if key := p["key"]; key != "" && !descriptors.IsHashed(key) {
+	if key := p["key"]; key != "" && !isHashed(key) {
 		if _, err := keyOf(key); err != nil {
 			return err
 		}

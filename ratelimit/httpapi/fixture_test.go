@@ -14,7 +14,6 @@ import (
 	_ "github.com/headgate-rls/headgate/backends/redis"
 	_ "github.com/headgate-rls/headgate/backends/sqlstore"
 	"github.com/headgate-rls/headgate/backends/stack"
-	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/limit"
@@ -152,7 +151,7 @@ func must(t testing.TB, err error) {
 // take has requests of one unit decided, and returns how many pass. A key is as in the API.
 func (s *server) take(t testing.TB, key string, n int) (passed int) {
 	t.Helper()
-	domain, entries, err := descriptors.ParseName(key)
+	domain, entries, err := parseName(key)
 	must(t, err)
 	for range n {
 		req := &ratelimit.Request{Domain: domain, InProcess: true, Descriptors: []ratelimit.Descriptor{{Entries: entries}}}

@@ -34,7 +34,7 @@ func keyOf(given string) (d descriptor, err error) {
 				web.Clip(given), segment)
 		}
 	}
-	if d.domain, d.entries, err = descriptors.ParseName(given); err != nil {
+	if d.domain, d.entries, err = parseName(given); err != nil {
 		return d, refuse(http.StatusBadRequest, "%s", web.Clip(err.Error()))
 	}
 	d.name = descriptors.Name(d.domain, d.entries)

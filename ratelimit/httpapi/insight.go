@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 )
 
@@ -35,7 +34,7 @@ func (h *Handlers) coverage(w http.ResponseWriter, _ *http.Request, _ web.Params
 			a.Entries = []string{}
 		}
 		if a.Unmatched > 0 && s.Example != "" {
-			if domain, entries, err := descriptors.ParseName(s.Example); err == nil {
+			if domain, entries, err := parseName(s.Example); err == nil {
 				a.Why = rules.WhyNoMatch(domain, entries)
 			}
 		}

@@ -39,7 +39,7 @@ func keysOf(top map[string]any) string {
 // refuse has a request with an id refused.
 func (s *server) refuse(t testing.TB, key, id string) {
 	t.Helper()
-	domain, entries, err := descriptors.ParseName(key)
+	domain, entries, err := parseName(key)
 	must(t, err)
 	req := &ratelimit.Request{Domain: domain, RequestID: id, Descriptors: []ratelimit.Descriptor{{Entries: entries}}}
 	resp := new(ratelimit.Response)

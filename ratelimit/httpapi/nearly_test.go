@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
 
@@ -34,7 +33,7 @@ descriptors:
 		"shop|other=b|x=y|z=z":         "",
 		"elsewhere|tenant=a|path=/pay": "",
 	} {
-		domain, entries, err := descriptors.ParseName(descriptor)
+		domain, entries, err := parseName(descriptor)
 		if err != nil {
 			t.Fatal(err)
 		}

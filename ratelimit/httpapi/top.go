@@ -217,7 +217,7 @@ func (h *Handlers) peek(ctx context.Context, keys []fleet.Key) (map[id]peeked, e
 			continue
 		}
 		asked[name] = true
-		if domain, entries, err := descriptors.ParseName(name); err == nil {
+		if domain, entries, err := parseName(name); err == nil {
 			list = append(list, descriptor{name, domain, entries})
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/persecond"
 	"github.com/headgate-rls/headgate/internal/kit/background"
+	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/internal/wire/messages"
@@ -93,7 +94,7 @@ func openLimits(ctx context.Context, s *server) (*limits, error) {
 		}
 	}
 	l.warnOfPolicies(l.rules.begin())
-	note := ratelimit.FailureNote(l.service.Rules(), &l.store.Caps)
+	note := FailureNote(l.service.Rules(), &l.store.Caps)
 	if note != "" && conf.OnBackendError == config.ByStore {
 		l.log.Info("the default of --on-backend-error is deny", "rules", note)
 	}
@@ -342,4 +343,19 @@ func (l *limits) closeStore() {
 	if err := l.store.Close(); err != nil {
 		l.log.Warn("could not close the backend", "error", err)
 	}
+}
+
+// FailureNote says which rules of set answer by the default of a store that denies on failure; "" if there are none.
+func FailureNote(set *descriptors.Set, caps *backends.Caps) string {
+	n := 0
+	for _, r := range set.Rules() {
+		if r.OnBackendError == descriptors.FailDefault && len(r.Limits) > 0 {
+			n++
+		}
+	}
+	if !caps.DenyOnFailure || n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s without on_backend_error: they refuse while %s fails, because it is a database", spell.Count(n,
+		"rule"), caps.Title())
 }
