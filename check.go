@@ -8,15 +8,16 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
-// A call is a request to the engine with its answer.
+// A call is a request to the engine with its answer. A pool gives a core its own calls again: so each has a lane.
 type call struct {
+	begun   ratelimit.Begun
 	req     ratelimit.Request
 	resp    ratelimit.Response
 	entries []Entry // of the descriptors of req
-	begun   *ratelimit.Begun
 }
 
 // A charge is what a call does to the counters.
@@ -75,9 +76,30 @@ func asText(entries []Entry) []Entry {
 // maxKept bounds the entries that a pooled call has room for.
 const maxKept = 64
 
-// put drops what a pooled call must not keep in memory.
-func (l *Limiter) put(c *call) {
-	if c.begun = nil; len(c.entries) > maxKept {
+// enter returns a call, which the caller brings back by leave; nil if the limiter is closed.
+func (l *Limiter) enter() *call {
+	c := l.calls.Get().(*call)
+	if l.gate.enter(c.begun.Lane) {
+		return c
+	}
+	l.calls.Put(c)
+	return nil
+}
+
+func (l *Limiter) leave(c *call) {
+	c.begun.Forget()
+	if c.req.InProcess { // it was prepared
+		c.forget()
+	}
+	if l.gate.leave(c.begun.Lane) {
+		c.begun.Lane = metrics.NextLane()
+	}
+	l.calls.Put(c)
+}
+
+// forget drops what a pooled call must not keep in memory.
+func (c *call) forget() {
+	if len(c.entries) > maxKept {
 		c.entries = nil
 	}
 	clear(c.entries)
@@ -87,19 +109,17 @@ func (l *Limiter) put(c *call) {
 	c.req = ratelimit.Request{} // as a whole: the next call must have nothing of this one
 	c.req.Descriptors = room
 	c.resp.Forget()
-	l.calls.Put(c)
 }
 
-// admit answers a request if it is one of those that most are: see [ratelimit.Service.Admit]. If it is not, what has
-// begun is returned. The caller is inside the gate.
-func (l *Limiter) admit(ctx context.Context, domain string, list []Descriptor, d *Decision) (bool, *ratelimit.Begun) {
+// admit answers a request if it is one of those that most are: see [ratelimit.Service.Admit].
+func (l *Limiter) admit(ctx context.Context, c *call, domain string, list []Descriptor, d *Decision) bool {
 	if len(list) != 1 || list[0].Cost > 0 {
-		return false, nil
+		return false
 	}
 	entries := list[0].Entries
 	for i := range entries {
 		if !isText(entries[i].Key) || !isText(entries[i].Value) {
-			return false, nil
+			return false
 		}
 	}
 	var start time.Time
@@ -107,19 +127,18 @@ func (l *Limiter) admit(ctx context.Context, domain string, list []Descriptor, d
 		start = time.Now()
 	}
 	var a ratelimit.Admission
-	ok, begun := l.service.Admit(ctx, domain, entries, &a)
-	if !ok {
-		return false, begun
+	if !l.service.Admit(ctx, &c.begun, domain, entries, &a) {
+		return false
 	}
 	if l.answers != nil {
 		l.answers(time.Since(start), ratelimit.CallOK, 1)
 	}
 	d.Allowed, d.Rule, d.Name, d.Max = true, a.Rule, a.Name, a.Limit.Max()
 	d.Window, d.Remaining, d.Reset = a.Limit.Window(), int64(a.Remaining), time.Duration(a.Reset)*time.Second
-	return true, nil
+	return true
 }
 
-// decide answers a call. The caller is inside the gate, and puts c back.
+// decide answers a call.
 func (l *Limiter) decide(ctx context.Context, c *call, d *Decision) error {
 	if !l.local {
 		var cancel context.CancelFunc
@@ -130,10 +149,10 @@ func (l *Limiter) decide(ctx context.Context, c *call, d *Decision) error {
 		c.req.Parent = l.tracer.Caller(ctx)
 	}
 	if l.answers == nil {
-		l.service.Finish(ctx, c.begun, &c.req, &c.resp)
+		l.service.Finish(ctx, &c.begun, &c.req, &c.resp)
 	} else {
 		start := time.Now()
-		l.service.Finish(ctx, c.begun, &c.req, &c.resp)
+		l.service.Finish(ctx, &c.begun, &c.req, &c.resp)
 		l.answers(time.Since(start), c.resp.Result(), 1)
 	}
 	if err := c.resp.Err; err != nil {
@@ -173,23 +192,18 @@ func (l *Limiter) Refund(ctx context.Context, domain string, list ...Descriptor)
 }
 
 func (l *Limiter) call(ctx context.Context, domain string, list []Descriptor, what charge, d *Decision) error {
-	if !l.gate.enter() {
+	c := l.enter()
+	if c == nil {
 		return ErrClosed
 	}
-	defer l.gate.leave()
+	defer l.leave(c)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	var begun *ratelimit.Begun
-	if what == take {
-		ok := false
-		if ok, begun = l.admit(ctx, domain, list, d); ok {
-			return nil
-		}
+	if what == take && l.admit(ctx, c, domain, list, d) {
+		return nil
 	}
-	c := l.calls.Get().(*call)
-	defer l.put(c)
-	c.begun, c.req.NoLease = begun, true
+	c.req.NoLease = true
 	if err := c.prepare(domain, list, what); err != nil {
 		return err
 	}
@@ -205,12 +219,11 @@ func (l *Limiter) call(ctx context.Context, domain string, list []Descriptor, wh
 // Reset forgets the counters that the descriptors are counted under, as if nobody had asked
 // before. Requests in flight stay counted.
 func (l *Limiter) Reset(ctx context.Context, domain string, list ...Descriptor) error {
-	if !l.gate.enter() {
+	c := l.enter()
+	if c == nil {
 		return ErrClosed
 	}
-	defer l.gate.leave()
-	c := l.calls.Get().(*call)
-	defer l.put(c)
+	defer l.leave(c)
 	if err := c.prepare(domain, list, take); err != nil {
 		return err
 	}

@@ -23,10 +23,11 @@ func (l Lease) Release() {
 		return
 	}
 	limiter := l.of.limiter
-	if !limiter.gate.enter() {
+	c := limiter.enter()
+	if c == nil {
 		return // Close ends it
 	}
-	defer limiter.gate.leave()
+	defer limiter.leave(c)
 	if l.of.released.CompareAndSwap(false, true) {
 		limiter.held.remove(l.of)
 		limiter.end(context.Background(), l.of.lease)
@@ -43,23 +44,17 @@ func (l *Limiter) Acquire(ctx context.Context, domain string, list ...Descriptor
 // acquire is Acquire for a request that reserves units if estimate is not nil.
 func (l *Limiter) acquire(ctx context.Context, domain string, estimate *ratelimit.Estimate,
 	list []Descriptor) (lease Lease, d Decision, err error) {
-	if !l.gate.enter() {
+	c := l.enter()
+	if c == nil {
 		return Lease{}, Decision{}, ErrClosed
 	}
-	defer l.gate.leave()
+	defer l.leave(c)
 	if err := ctx.Err(); err != nil {
 		return Lease{}, Decision{}, err
 	}
-	var begun *ratelimit.Begun
-	if estimate == nil {
-		ok := false
-		if ok, begun = l.admit(ctx, domain, list, &d); ok {
-			return Lease{}, d, nil
-		}
+	if estimate == nil && l.admit(ctx, c, domain, list, &d) {
+		return Lease{}, d, nil
 	}
-	c := l.calls.Get().(*call)
-	defer l.put(c)
-	c.begun = begun
 	if err := c.prepare(domain, list, take); err != nil {
 		return Lease{}, Decision{}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/kit/background"
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
@@ -65,7 +66,7 @@ func Open(ctx context.Context, opt Options) (*Limiter, error) {
 		panics: &background.Reporter{Log: conf.Log}}
 	l.rules = ruleLoader{opt: rulefile.Options{DefaultLeaseTTL: opt.LeaseTTL}, caps: &caps, log: conf.Log,
 		policies: opt.Policies != ""}
-	l.calls.New = func() any { return new(call) }
+	l.calls.New = func() any { return &call{begun: ratelimit.Begun{Lane: metrics.NextLane()}} }
 	l.gate.drained, l.held.wake = make(chan struct{}), make(chan struct{}, 1)
 
 	var set *descriptors.Set
@@ -237,10 +238,11 @@ func (l *Limiter) prepare(ctx context.Context, opt *Options) (later func(work co
 // SetRules replaces the rules. Counters keep their state. If one of the rules cannot be
 // used, SetRules returns an error and changes nothing.
 func (l *Limiter) SetRules(list ...Rules) error {
-	if !l.gate.enter() {
+	c := l.enter()
+	if c == nil {
 		return ErrClosed
 	}
-	defer l.gate.leave()
+	defer l.leave(c)
 	set, err := l.rules.load(list)
 	if err != nil {
 		return err

@@ -50,10 +50,11 @@ func (r Reservation) end(how ratelimit.ReservationEnd, cost uint64) {
 		return
 	}
 	limiter := held.limiter
-	if !limiter.gate.enter() {
+	c := limiter.enter()
+	if c == nil {
 		return
 	}
-	defer limiter.gate.leave()
+	defer limiter.leave(c)
 	if !held.released.CompareAndSwap(false, true) {
 		return
 	}

@@ -20,9 +20,9 @@ type Admission struct {
 	Reset      int64
 }
 
-// A Begun is a request that Admit did not answer.
+// A Begun is what is known of a request that Admit did not answer, and the memory for it.
 type Begun struct {
-	rules *ruleset
+	rules *ruleset // nil: nothing is known
 	match descriptors.Match
 	group []byte // the memory of match.Group
 	asked bool   // the store has answered
@@ -31,6 +31,15 @@ type Begun struct {
 	takes    [1]limit.Request
 	verdicts [1]limit.Verdict
 	recall   Recall
+
+	Lane int // where what it counts is counted: see [metrics.NextLane]
+}
+
+// Forget makes o ready for the next request.
+func (o *Begun) Forget() {
+	if o.rules = nil; cap(o.group) > smallMessage {
+		o.group = nil
+	}
 }
 
 // admits reports whether a service with this Config decides any requests by themselves.
@@ -48,24 +57,23 @@ func (v *ruleView) isAlone() bool {
 
 // Admit answers a request of one descriptor without a cost of its own, by a caller in this process, if it passes.
 // Otherwise it returns false, and [Service.Finish] is to answer.
-func (s *Service) Admit(ctx context.Context, domain string, entries []descriptors.Entry, a *Admission) (bool, *Begun) {
+func (s *Service) Admit(ctx context.Context, o *Begun, domain string, entries []descriptors.Entry, a *Admission) bool {
 	rules := s.rules.Load()
 	if !s.admits || rules.awaited || len(entries) == 0 || entries[0].Key == OpKey {
-		return false, nil
+		return false
 	}
 	for i := range entries {
 		if entries[i].Key == "" {
-			return false, nil
+			return false
 		}
 	}
-	o, ok := s.begun.Get().(*Begun), false
+	ok := false
 	if o.group, ok = rules.set.MatchIn(o.group, domain, entries, &o.match); !ok {
-		s.begun.Put(o)
-		return false, nil
+		return false
 	}
 	o.rules, o.asked = rules, false
 	if o.match.Rule == nil || !rules.views[o.match.Rule.ID].alone {
-		return false, o
+		return false
 	}
 	v := rules.views[o.match.Rule.ID]
 	lv := &v.limits[0]
@@ -74,32 +82,32 @@ func (s *Service) Admit(ctx context.Context, domain string, entries []descriptor
 	s.ask(ctx, s.conf.Backend, o.takes[:], o.verdicts[:])
 	o.asked = true
 	if o.verdicts[0].Err != nil {
-		return false, o
+		return false
 	}
 	out := &o.verdicts[0].Outcomes[0]
 	if !out.Admitted {
-		return false, o
+		return false
 	}
 	a.Limit, a.Name, a.Rule = lv.Limit, lv.label, lv.Name
 	a.Remaining, a.Reset = clampUint32(out.Remaining), ceilSeconds(out.Reset)
 	s.countAdmitted(o, v, domain, entries)
-	s.begun.Put(o)
-	return true, nil
+	return true
 }
 
 // countAdmitted counts a request that passes, as the sinks do.
 func (s *Service) countAdmitted(o *Begun, v *ruleView, domain string, entries []descriptors.Entry) {
 	now := int64(o.takes[0].At)
-	v.counter(s.conf.Metrics, o.rules.set, entries, OutcomeOK).Inc()
+	if s.conf.Metrics != nil {
+		v.counter(s.conf.Metrics, o.rules.set, entries, OutcomeOK).AddIn(o.Lane, 1)
+	}
 	shape := s.shapeOf(v.rule, o.rules, domain, entries, now)
 	shape.Seen(now)
-	shape.Matched.Inc()
-	shape.In.Covered.Inc()
+	shape.alone.AddIn(o.Lane, 1)
 }
 
-// Finish is [Service.Decide] for one request, of which o is known from [Service.Admit]; nil: nothing.
+// Finish is [Service.Decide] for one request, with what o knows of it if [Service.Admit] was asked.
 func (s *Service) Finish(ctx context.Context, o *Begun, req *Request, resp *Response) {
-	if o == nil {
+	if o.rules == nil {
 		s.Decide(ctx, []*Request{req}, []*Response{resp})
 		return
 	}
@@ -110,9 +118,6 @@ func (s *Service) Finish(ctx context.Context, o *Begun, req *Request, resp *Resp
 		o.recall.of[0], req.Recall = matched{o.rules.set, []descriptors.Match{o.match}}, &o.recall
 		s.Decide(ctx, []*Request{req}, []*Response{resp})
 		req.Recall, o.recall = nil, Recall{}
-	}
-	if cap(o.group) <= smallMessage {
-		s.begun.Put(o)
 	}
 }
 

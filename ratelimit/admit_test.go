@@ -90,11 +90,10 @@ func newAnswerer(t *testing.T, now func() limit.Instant, admits bool) *answerer 
 // ask returns what the answer to one request says.
 func (a *answerer) ask(domain string, d Descriptor, more ...Descriptor) string {
 	req := &Request{Domain: domain, Descriptors: append([]Descriptor{d}, more...), InProcess: true, NoLease: true}
-	resp, begun := new(Response), (*Begun)(nil)
+	resp, begun := new(Response), new(Begun)
 	if a.admits && len(more) == 0 && !d.HasHits && !d.Refund {
 		var in Admission
-		ok := false
-		if ok, begun = a.Admit(context.Background(), domain, d.Entries, &in); ok {
+		if a.Admit(context.Background(), begun, domain, d.Entries, &in) {
 			a.admitted++
 			return fmt.Sprint("ok ", in.Rule, in.Name, in.Limit, in.Remaining, in.Reset)
 		}
@@ -138,7 +137,7 @@ func (a *answerer) counted(now limit.Instant) (list []string) {
 		})
 	}
 	for _, s := range a.Coverage().Shapes() {
-		list = append(list, fmt.Sprint(s.Domain, s.Keys, s.Example, s.Matched.Value(), s.Missed.Value()))
+		list = append(list, fmt.Sprint(s.Domain, s.Keys, s.Example, s.Matched(), s.Missed.Value()))
 	}
 	slices.Sort(list)
 	return list
@@ -221,10 +220,10 @@ func TestAdmitDoesNotAllocate(t *testing.T) {
 	now := start2026
 	a := newAnswerer(t, func() limit.Instant { return now }, true)
 	var in Admission
-	d := desc("deny=v1")
+	d, begun := desc("deny=v1"), new(Begun)
 	if n := testing.AllocsPerRun(100, func() {
 		now += 1_000_000
-		if ok, _ := a.Admit(context.Background(), "d", d.Entries, &in); !ok {
+		if !a.Admit(context.Background(), begun, "d", d.Entries, &in) {
 			t.Error("not admitted")
 		}
 	}); n != 0 {
@@ -239,13 +238,13 @@ func TestAdmitDoesNotAllocate(t *testing.T) {
 func TestKeyOfARefusalStays(t *testing.T) {
 	a := newAnswerer(t, func() limit.Instant { return start2026 }, true)
 	var in Admission
-	resp := new(Response)
+	resp, begun := new(Response), new(Begun)
 	zero := Request{Domain: "d", Descriptors: []Descriptor{desc("zero=v1")}, InProcess: true}
-	_, begun := a.Admit(context.Background(), "d", zero.Descriptors[0].Entries, &in)
+	a.Admit(context.Background(), begun, "d", zero.Descriptors[0].Entries, &in)
 	a.Finish(context.Background(), begun, &zero, resp)
 	group := strings.Clone(resp.Inside.Key.Group)
 	for range 10 {
-		a.Admit(context.Background(), "d", desc("deny=another").Entries, &in)
+		a.Admit(context.Background(), begun, "d", desc("deny=another").Entries, &in)
 	}
 	if got := resp.Inside.Key.Group; got != group || !strings.Contains(got, "zero") {
 		t.Errorf("the key %q became %q", group, got)
@@ -263,8 +262,8 @@ func TestSinksSeeEveryRequest(t *testing.T) {
 	h := setup(t, admitRules, func(c *Config) {
 		c.Metrics, c.Registry, c.Headers, c.Caps, c.Sinks = nil, nil, Headers{}, memory.Caps(), []Sink{s}
 	})
-	ok, begun := h.Admit(t.Context(), "d", desc("deny=v1").Entries, new(Admission))
-	if ok {
+	begun := new(Begun)
+	if h.Admit(t.Context(), begun, "d", desc("deny=v1").Entries, new(Admission)) {
 		t.Error("a request is admitted past a sink")
 	}
 	req := &Request{Domain: "d", Descriptors: []Descriptor{desc("deny=v1")}, InProcess: true}

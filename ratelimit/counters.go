@@ -49,6 +49,7 @@ type tally struct {
 		n       int64
 	}
 	used int
+	lane int // see [metrics.NextLane]
 }
 
 // add adds one to a counter, at the next flush at the latest.
@@ -69,7 +70,7 @@ func (t *tally) add(c *metrics.Counter) {
 // flush writes the counters.
 func (t *tally) flush() {
 	for i := range t.used {
-		t.list[i].counter.Add(t.list[i].n)
+		t.list[i].counter.AddIn(t.lane, t.list[i].n)
 		t.list[i].counter = nil
 	}
 	t.used = 0

@@ -12,19 +12,21 @@ import (
 // coverDescriptors counts which shapes of descriptors rules match, and logs those that none does: Envoy and the
 // rules spell a key differently, most likely, and nothing is limited.
 func coverDescriptors(b *Batch, c *Call) {
-	var in *Domain
+	var s *Shape
 	covered := false
 	for i := range c.Decisions {
 		d := &c.Decisions[i]
 		if d.returns || !d.match.Domain { // unknown domains are logged as such
 			continue
 		}
-		s := b.engine.shapeOf(d.match.Rule, b.rules, c.Request.Domain, d.Entries, b.Instant())
+		s = b.engine.shapeOf(d.match.Rule, b.rules, c.Request.Domain, d.Entries, b.Instant())
 		s.Seen(b.Instant())
-		in = s.In
 		if d.view != nil { // of a rule, or of the request's own limit
-			covered = true
-			b.tally.add(&s.Matched)
+			if covered = true; len(c.Decisions) == 1 {
+				b.tally.add(&s.alone)
+				return
+			}
+			b.tally.add(&s.matched)
 			continue
 		}
 		b.tally.add(&s.Missed)
@@ -34,9 +36,9 @@ func coverDescriptors(b *Batch, c *Call) {
 	}
 	switch {
 	case covered:
-		b.tally.add(&in.Covered)
-	case in != nil:
-		b.tally.add(&in.Uncovered)
+		b.tally.add(&s.covered)
+	case s != nil:
+		b.tally.add(&s.Uncovered)
 	}
 }
 

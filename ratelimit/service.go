@@ -11,6 +11,7 @@ import (
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/kit/background"
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
@@ -20,7 +21,6 @@ type Service struct {
 	engine
 	readers readers
 	batches sync.Pool  // *batch
-	begun   sync.Pool  // *Begun
 	admits  bool       // see Admit
 	setting sync.Mutex // held by SetRules
 }
@@ -60,8 +60,7 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 		Renewed:      s.renewed,
 		Reservations: leases.Reservations{Grace: descriptors.ReserveGrace, Lost: s.lostCorrections},
 	})
-	s.batches.New = func() any { return new(Batch) }
-	s.begun.New = func() any { return new(Begun) }
+	s.batches.New = func() any { return &Batch{tally: tally{lane: metrics.NextLane()}} }
 	if set == nil {
 		s.rules.Store(awaitedRules())
 		return s, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/metrics"
 )
 
-// Bounds of what is kept. All shapes take less than 1 MiB.
+// Bounds of what is kept. All shapes take less than 1 MiB, and at most 5 more if they all count a lot.
 const (
 	maxShapes  = 1000
 	maxDomains = 1000
@@ -29,7 +29,7 @@ const Others = "(others)"
 type Coverage struct {
 	slots   [numSlots]atomic.Pointer[Shape]
 	seed    maphash.Seed
-	domains sync.Map // name to *Domain
+	domains sync.Map // name to the *Shape of what has no room in it
 
 	full atomic.Bool
 
@@ -40,30 +40,29 @@ type Coverage struct {
 // NewCoverage returns a coverage that has seen nothing.
 func NewCoverage() *Coverage { return &Coverage{seed: maphash.MakeSeed()} }
 
-// A Domain counts the calls about a domain that rules have.
-type Domain struct {
-	Name string
-	// Covered counts calls of which a rule matched a descriptor, Uncovered those of which none did.
-	Covered, Uncovered metrics.Counter
-
-	rest Shape // what has no room
-}
-
 // A Shape is what has been seen of descriptors with the same keys in a domain.
 type Shape struct {
 	Domain string
-	In     *Domain
 	Keys   []string // nil: all shapes of the domain that have no room
 	// Example is the name of the first descriptor, as descriptors.Name has it; empty if that is long.
 	Example string
-	// Matched and Missed count descriptors that a rule matches, and those that none does.
-	Matched, Missed metrics.Counter
-	First           int64 // when the first one was seen, in µs since 1970
+	// Missed counts descriptors that no rule matches, Uncovered calls of which no rule matched any descriptor: a call
+	// counts in one of its shapes.
+	Missed, Uncovered metrics.Counter
+	First             int64 // when the first one was seen, in µs since 1970
 	// Named: the log has named the shape as one that no rule matches.
 	Named atomic.Bool
 
 	last atomic.Int64
+	// Most calls have one descriptor, which a rule matches: alone. The others are matched and covered.
+	alone, matched, covered metrics.Counter
 }
+
+// Matched returns how many descriptors a rule matched.
+func (s *Shape) Matched() int64 { return s.alone.Value() + s.matched.Value() }
+
+// Covered returns how many calls, of those that count in this shape, had a descriptor that a rule matched.
+func (s *Shape) Covered() int64 { return s.alone.Value() + s.covered.Value() }
 
 // Seen notes that a descriptor was seen at an instant, in µs since 1970.
 func (s *Shape) Seen(now int64) {
@@ -102,8 +101,8 @@ func (c *Coverage) Of(domain string, entries []descriptors.Entry, now int64) *Sh
 	for i := h; ; i++ {
 		s := c.slots[i%numSlots].Load()
 		if s == nil && c.full.Load() { // a flood of new shapes takes no lock
-			if d, ok := c.domains.Load(domain); ok {
-				return &d.(*Domain).rest
+			if rest, ok := c.domains.Load(domain); ok {
+				return rest.(*Shape)
 			}
 		}
 		if s == nil {
@@ -133,13 +132,12 @@ func (c *Coverage) add(h uint64, domain string, entries []descriptors.Entry, now
 			return s
 		}
 	}
-	in := c.domain(domain, now)
-	if c.count.shapes == maxShapes || size > maxBytes {
-		return &in.rest
+	if rest := c.rest(domain, now); c.count.shapes == maxShapes || size > maxBytes {
+		return rest
 	}
 	c.count.shapes++
 	c.full.Store(c.count.shapes == maxShapes)
-	s := &Shape{Domain: strings.Clone(domain), In: in, Keys: make([]string, len(entries)), First: now}
+	s := &Shape{Domain: strings.Clone(domain), Keys: make([]string, len(entries)), First: now}
 	for i := range entries {
 		s.Keys[i] = strings.Clone(entries[i].Key)
 	}
@@ -150,21 +148,20 @@ func (c *Coverage) add(h uint64, domain string, entries []descriptors.Entry, now
 	return s
 }
 
-// domain returns a domain, or the one of all that have no room. The caller holds mu.
-func (c *Coverage) domain(name string, now int64) *Domain {
-	d, ok := c.domains.Load(name)
+// rest returns the shape of what has no room in a domain, or in all domains that have no room. The caller holds mu.
+func (c *Coverage) rest(domain string, now int64) *Shape {
+	rest, ok := c.domains.Load(domain)
 	if !ok && c.count.domains == maxDomains {
-		name = Others
-		d, ok = c.domains.Load(name)
+		domain = Others
+		rest, ok = c.domains.Load(domain)
 	}
 	if !ok {
-		made := &Domain{Name: strings.Clone(name)}
-		made.rest.Domain, made.rest.In, made.rest.First = made.Name, made, now
-		c.domains.Store(made.Name, made)
+		made := &Shape{Domain: strings.Clone(domain), First: now}
+		c.domains.Store(made.Domain, made)
 		c.count.domains++
 		return made
 	}
-	return d.(*Domain)
+	return rest.(*Shape)
 }
 
 // Shapes returns all shapes, ordered by domain and keys; those of all that have no room come last in their domain.
@@ -174,8 +171,8 @@ func (c *Coverage) Shapes() (list []*Shape) {
 			list = append(list, s)
 		}
 	}
-	c.domains.Range(func(_, d any) bool {
-		if rest := &d.(*Domain).rest; rest.Matched.Value()+rest.Missed.Value() > 0 {
+	c.domains.Range(func(_, s any) bool {
+		if rest := s.(*Shape); rest.Matched()+rest.Missed.Value() > 0 {
 			list = append(list, rest)
 		}
 		return true
@@ -205,7 +202,7 @@ func (c *Coverage) LastAsked(domain string) (last time.Time) {
 // RulesChanged has the log name shapes again that a rule matched at some time: if none does any more, that is news.
 func (c *Coverage) RulesChanged() {
 	for _, s := range c.Shapes() {
-		if s.Matched.Value() > 0 {
+		if s.Matched() > 0 {
 			s.Named.Store(false)
 		}
 	}

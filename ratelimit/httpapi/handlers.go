@@ -47,7 +47,7 @@ func (h *Handlers) traffic() (a trafficAnswer) {
 		a.LastCall = &last
 	}
 	for _, s := range h.Service.Coverage().Shapes() {
-		if s.Matched.Value() == 0 {
+		if s.Matched() == 0 {
 			a.UnmatchedShapes++
 		}
 	}

@@ -28,7 +28,7 @@ func (h *Handlers) coverage(w http.ResponseWriter, _ *http.Request, _ web.Params
 	answer := CoverageAnswer{Shapes: []ShapeAnswer{}}
 	rules := h.Service.Rules()
 	for _, s := range h.Service.Coverage().Shapes() {
-		a := ShapeAnswer{Domain: s.Domain, Entries: s.Keys, Matched: s.Matched.Value(), Unmatched: s.Missed.Value(),
+		a := ShapeAnswer{Domain: s.Domain, Entries: s.Keys, Matched: s.Matched(), Unmatched: s.Missed.Value(),
 			First: time.UnixMicro(s.First).UTC(), Last: s.Last().UTC(), Example: h.shown(s.Example)}
 		if a.Entries == nil {
 			a.Entries = []string{}

@@ -1,13 +1,39 @@
 package metrics
 
 import (
+	"math/bits"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 )
 
-// A Counter counts up. A nil one counts nothing.
-type Counter struct{ n atomic.Int64 }
+// A Counter counts up. A nil one counts nothing. Cores that write the same word wait for each other, so a counter that
+// counts a lot has lanes, and is the sum of them.
+type Counter struct {
+	n     atomic.Int64
+	lanes atomic.Pointer[[]lane] // nil until n is enough
+}
+
+type lane struct {
+	n atomic.Int64
+	_ [56]byte // the next one is on another cache line
+}
+
+// enough is the count from which lanes are worth their memory.
+const enough = 100_000
+
+// MaxLanes is the largest number of lanes.
+const MaxLanes = 16
+
+var (
+	numLanes = min(1<<bits.Len(uint(runtime.GOMAXPROCS(0))), MaxLanes)
+	nextLane atomic.Uint32
+)
+
+// NextLane returns the number of a lane, each in turn. Who counts keeps it in what a sync.Pool keeps, so that a core
+// mostly finds its own.
+func NextLane() int { return int(nextLane.Add(1)) & (numLanes - 1) }
 
 // Inc adds one.
 func (c *Counter) Inc() { c.Add(1) }
@@ -19,8 +45,29 @@ func (c *Counter) Add(n int64) {
 	}
 }
 
+// AddIn is Add in a lane, for what is counted often.
+func (c *Counter) AddIn(in int, n int64) {
+	if c == nil {
+		return
+	}
+	if lanes := c.lanes.Load(); lanes != nil {
+		(*lanes)[in].n.Add(n)
+	} else if c.n.Add(n) > enough {
+		made := make([]lane, numLanes)
+		c.lanes.CompareAndSwap(nil, &made)
+	}
+}
+
 // Value returns the count.
-func (c *Counter) Value() int64 { return c.n.Load() }
+func (c *Counter) Value() int64 {
+	n := c.n.Load()
+	if lanes := c.lanes.Load(); lanes != nil {
+		for i := range *lanes {
+			n += (*lanes)[i].n.Load()
+		}
+	}
+	return n
+}
 
 // Row returns the row of a counter without labels.
 func (c *Counter) Row(name, help string) Row { return CounterOf(name, help, c.Value) }
