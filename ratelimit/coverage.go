@@ -110,7 +110,8 @@ type minutely struct {
 
 func (m *minutely) allow(at time.Time) bool {
 	next, now := m.next.Load(), at.UnixNano()
-	return now >= next && m.next.CompareAndSwap(next, now+int64(time.Minute))
+	early := now < next && next-now <= int64(time.Minute) // else the clock has stepped back
+	return !early && m.next.CompareAndSwap(next, now+int64(time.Minute))
 }
 
 // Coverage returns what has been seen of the shapes of descriptors.

@@ -182,3 +182,18 @@ func TestNewRulesAreNamedInTheLog(t *testing.T) {
 		}
 	})
 }
+
+// TestClockThatStepsBack: an event is allowed again, and a shape is not seen last in the future.
+func TestClockThatStepsBack(t *testing.T) {
+	var m minutely
+	var s Shape
+	now := time.Now()
+	ahead := now.Add(24 * time.Hour)
+	if !m.allow(ahead) || m.allow(ahead) || !m.allow(now) || m.allow(now.Add(time.Second)) {
+		t.Error("want an event, and another one when the clock has stepped back")
+	}
+	s.Seen(ahead.UnixMicro())
+	if s.Seen(now.UnixMicro()); s.Last().After(now) {
+		t.Errorf("the shape was seen last at %v, which is ahead of %v", s.Last(), now)
+	}
+}

@@ -67,7 +67,8 @@ func (s *Shape) Covered() int64 { return s.alone.Value() + s.covered.Value() }
 // Seen notes that a descriptor was seen at an instant, in µs since 1970.
 func (s *Shape) Seen(now int64) {
 	const second = 1_000_000
-	if now-s.last.Load() >= second { // most find it written
+	// Most find it written. A clock may step back.
+	if passed := now - s.last.Load(); passed >= second || passed <= -second {
 		s.last.Store(now)
 	}
 }

@@ -112,7 +112,8 @@ const relieveEvery = 100 * time.Millisecond
 // relieve closes the connections that keep more than their share, if memory is short.
 func (l *boundListener) relieve() {
 	now, last := time.Now().UnixNano(), l.relieved.Load()
-	if !l.pool.Short() || now-last < int64(relieveEvery) || !l.relieved.CompareAndSwap(last, now) {
+	early := now >= last && now-last < int64(relieveEvery) // a clock may step back
+	if !l.pool.Short() || early || !l.relieved.CompareAndSwap(last, now) {
 		return
 	}
 	l.mu.Lock()

@@ -79,6 +79,7 @@ func TestConnectionsThatKeepMoreThanTheirShareAreClosed(t *testing.T) {
 	sitting.of.l = c.of.l
 	c.of.l.open[sitting.of] = struct{}{}
 	sitting.of.account.Set(500 << 10)
+	c.of.l.relieved.Store(time.Now().Add(time.Hour).UnixNano()) // by a clock that has stepped back since
 	go func() {
 		fr := http2.NewFramer(client, nil)
 		_, _ = io.WriteString(client, http2.ClientPreface)
