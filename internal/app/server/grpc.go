@@ -233,7 +233,7 @@ func (f *grpcFront) grpcEndpoint(name string, l net.Listener, conf *tls.Config, 
 	logs := f.bounds.limit.Connections(f.conf.AccessLogs, otherConnection)
 	most := min(maxGRPCCalls, f.bounds.pool.Limit()/grpcStream)
 	bound := newBoundListener(l, f.bounds.limit.Connections(maxGRPCConnections, otherConnection)+logs, f.bounds.pool)
-	calls := &callBound{Handler: useStats{newGRPCStats(name, f.metrics, bound)}, most: most + int64(logs)}
+	calls := newGRPCStats(name, f.metrics, bound, most+int64(logs))
 	l = bound
 	opts := []grpc.ServerOption{
 		transport.ServerCodec(),

@@ -1,14 +1,11 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"google.golang.org/grpc/stats"
 
 	"github.com/headgate-rls/headgate/internal/kit/memory"
 	"github.com/headgate-rls/headgate/internal/kit/metrics"
@@ -152,28 +149,6 @@ func boundConnOf(a net.Addr) *boundConn {
 		}
 		a = outer.Under()
 	}
-}
-
-// boundConnKey is the context's key for the connection of a call.
-type boundConnKey struct{}
-
-// A useStats notes when connections make calls.
-type useStats struct{ stats.Handler }
-
-// TagConn implements stats.Handler.
-func (u useStats) TagConn(ctx context.Context, info *stats.ConnTagInfo) context.Context {
-	return context.WithValue(u.Handler.TagConn(ctx, info), boundConnKey{}, boundConnOf(info.RemoteAddr))
-}
-
-// HandleRPC implements stats.Handler.
-func (u useStats) HandleRPC(ctx context.Context, s stats.RPCStats) {
-	switch s.(type) {
-	case *stats.InPayload, *stats.End:
-		if c, _ := ctx.Value(boundConnKey{}).(*boundConn); c != nil {
-			c.used.Store(time.Now().UnixNano())
-		}
-	}
-	u.Handler.HandleRPC(ctx, s)
 }
 
 // What a stream and a frame of grpc-go cost beside the bytes of its requests, in bytes.

@@ -69,7 +69,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 // is refused, another is not, and calls that end make room.
 func TestCallsOfAllConnectionsAreBounded(t *testing.T) {
 	const share, most = 4, 8
-	b := &callBound{Handler: newGRPCStats("grpc", newMetrics("test"), new(boundListener)), most: most}
+	b := newGRPCStats("grpc", newMetrics("test"), new(boundListener), most)
 	connect := func() context.Context {
 		ctx := b.TagConn(t.Context(), &stats.ConnTagInfo{})
 		b.HandleConn(ctx, &stats.ConnBegin{})
