@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"time"
 
@@ -19,7 +18,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate-rls/headgate/internal/app/config"
-	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/certs"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/internal/wire/accesslog"
@@ -27,7 +25,6 @@ import (
 	"github.com/headgate-rls/headgate/internal/wire/messages"
 	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
-	"github.com/headgate-rls/headgate/ratelimit"
 )
 
 // An endpoint is one gRPC listener.
@@ -50,23 +47,6 @@ const (
 	pingAnswer          = 20 * time.Second
 	closeWithin         = 2 * time.Second // for handlers to return when their calls are cut off
 )
-
-// A grpcFront makes the gRPC endpoints.
-type grpcFront struct {
-	conf    *config.Config
-	log     *slog.Logger
-	metrics *serverMetrics
-	panics  *background.Reporter
-	phase   *phase
-	service *ratelimit.Service
-	bounds  *bounds
-
-	alone func() bool // see unary.Config
-
-	handshakes *handshake.Bounds // of all gRPC listeners
-	failures   failures
-	certs      *certWatch
-}
 
 // boundCredentials are those of grpc-go's with bounds on their handshakes, and on what connections keep.
 type boundCredentials struct {
@@ -94,87 +74,87 @@ func (c boundCredentials) Clone() credentials.TransportCredentials {
 	return boundCredentials{c.TransportCredentials.Clone(), c.bounds, c.failed}
 }
 
-// endpoints opens the gRPC listeners: the service itself, by the transport
+// openGRPC opens the gRPC listeners: the service itself, by the transport
 // that is configured, and where that is unary what it does not serve.
-func (f *grpcFront) endpoints(ctx context.Context) ([]*endpoint, error) {
-	conf, err := f.tlsConfig()
+func (s *server) openGRPC(ctx context.Context) error {
+	conf, err := s.tlsConfig()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	l, err := web.Listen(ctx, "grpc", f.conf.GRPC, socketMode(f.conf))
+	l, err := web.Listen(ctx, "grpc", s.conf.GRPC, socketMode(s.conf))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if f.conf.Transport == "grpc" {
-		return []*endpoint{f.grpcEndpoint("grpc", l, conf, true)}, nil
+	if s.conf.Transport == "grpc" {
+		s.endpoints = []*endpoint{s.grpcEndpoint("grpc", l, conf, true)}
+		return nil
 	}
-	main, err := f.unaryEndpoint(l, conf)
-	if err != nil {
-		_ = l.Close()
-		return nil, err
+	main, err := s.unaryEndpoint(l, conf)
+	var rest net.Listener
+	if err == nil && s.conf.Services != "" {
+		rest, err = web.Listen(ctx, "services", s.conf.Services, socketMode(s.conf))
 	}
-	if f.conf.Services == "" {
-		return []*endpoint{main}, nil
-	}
-	rest, err := web.Listen(ctx, "services", f.conf.Services, socketMode(f.conf))
 	if err != nil {
 		_ = l.Close()
-		return nil, err
+		return err
 	}
-	return []*endpoint{main, f.grpcEndpoint("services", rest, conf, false)}, nil
+	if s.endpoints = []*endpoint{main}; rest != nil {
+		s.endpoints = append(s.endpoints, s.grpcEndpoint("services", rest, conf, false))
+	}
+	return nil
 }
 
-func (f *grpcFront) tlsConfig() (*tls.Config, error) {
-	if f.conf.TLSCert == "" {
+func (s *server) tlsConfig() (*tls.Config, error) {
+	if s.conf.TLSCert == "" {
 		return nil, nil
 	}
-	clients, err := certs.Parse(f.conf.ClientSANs)
+	clients, err := certs.Parse(s.conf.ClientSANs)
 	if err != nil {
 		return nil, err // was checked at start
 	}
-	files := &certFiles{flags: "grpc", cert: f.conf.TLSCert, key: f.conf.TLSKey, clientCA: f.conf.ClientCA,
-		protocols: []string{"h2"}, ifGiven: f.conf.ClientAuth == config.IfGiven, clients: clients, log: f.log}
-	f.certs.files = append(f.certs.files, files)
+	files := &certFiles{flags: "grpc", cert: s.conf.TLSCert, key: s.conf.TLSKey, clientCA: s.conf.ClientCA,
+		protocols: []string{"h2"}, ifGiven: s.conf.ClientAuth == config.IfGiven, clients: clients, log: s.log}
+	s.certs.files = append(s.certs.files, files)
 	return serverTLS(files)
 }
 
 // unaryEndpoint serves the rate-limit service and health checks by package
 // unary.
-func (f *grpcFront) unaryEndpoint(l net.Listener, conf *tls.Config) (*endpoint, error) {
+func (s *server) unaryEndpoint(l net.Listener, conf *tls.Config) (*endpoint, error) {
 	hint := ""
-	if f.conf.Services != "" {
-		hint = "other services are served on " + f.conf.Services
+	if s.conf.Services != "" {
+		hint = "other services are served on " + s.conf.Services
 	}
-	handlers := transport.Handlers(f.service, f.metrics.requests("unary"))
-	handlers[healthpb.Health_Check_FullMethodName] = unary.Handler{Inline: f.checkHealth}
-	handlers[healthpb.Health_Watch_FullMethodName] = unary.Handler{Inline: f.watchHealth}
+	handlers := transport.Handlers(s.limits.service, s.metrics.requests("unary"))
+	handlers[healthpb.Health_Check_FullMethodName] = unary.Handler{Inline: s.checkHealth}
+	handlers[healthpb.Health_Watch_FullMethodName] = unary.Handler{Inline: s.watchHealth}
 	u, err := unary.New(unary.Config{
 		Handlers:             handlers,
 		UnknownHint:          hint,
-		Alone:                f.alone,
+		Alone:                s.limits.apart(),
 		TLS:                  conf,
-		Handshakes:           f.handshakes,
-		Failures:             f.failures.Failures,
+		Handshakes:           s.handshakes,
+		Failures:             s.failures.Failures,
 		Identify:             certs.Identity,
 		MaxMessageSize:       messages.MaxMessageSize,
 		MaxHeaderListSize:    maxHeaders,
 		MaxConcurrentStreams: maxStreams,
-		MaxConnections:       f.bounds.limit.Connections(maxUnaryConnections, unaryConnection),
-		Memory:               f.bounds.pool,
+		MaxConnections:       s.bounds.limit.Connections(maxUnaryConnections, unaryConnection),
+		Memory:               s.bounds.pool,
 		MaxHeld:              maxHeld,
 		ReadTimeout:          connectWithin,
-		KeepaliveInterval:    f.conf.Keepalive,
+		KeepaliveInterval:    s.conf.Keepalive,
 		KeepaliveTimeout:     pingAnswer,
-		MaxConnectionAge:     f.conf.MaxConnectionAge,
-		Grace:                f.conf.MaxConnectionAgeGrace,
+		MaxConnectionAge:     s.conf.MaxConnectionAge,
+		Grace:                s.conf.MaxConnectionAgeGrace,
 		CloseTimeout:         closeWithin,
-		Log:                  f.log,
-		Panics:               f.panics,
+		Log:                  s.log,
+		Panics:               s.panics,
 	})
 	if err != nil {
 		return nil, err
 	}
-	f.metrics.Add(u.Rows("unary")...)
+	s.metrics.Add(u.Rows("unary")...)
 	serve := func(l net.Listener) error {
 		if err := u.Serve(l); !errors.Is(err, unary.ErrClosed) {
 			return err
@@ -185,21 +165,21 @@ func (f *grpcFront) unaryEndpoint(l net.Listener, conf *tls.Config) (*endpoint, 
 }
 
 // checkHealth answers grpc.health.v1.Health/Check.
-func (f *grpcFront) checkHealth(ctx context.Context, calls []*unary.Call) []*unary.Call {
+func (s *server) checkHealth(ctx context.Context, calls []*unary.Call) []*unary.Call {
 	for _, c := range calls {
-		resp, err := f.health(ctx, c)
+		resp, err := s.health(ctx, c)
 		replyHealth(c, resp, err)
 	}
 	return nil
 }
 
 // health returns the health that a call asks for.
-func (f *grpcFront) health(ctx context.Context, c *unary.Call) (*healthpb.HealthCheckResponse, error) {
+func (s *server) health(ctx context.Context, c *unary.Call) (*healthpb.HealthCheckResponse, error) {
 	var req healthpb.HealthCheckRequest
 	if err := proto.Unmarshal(c.Message, &req); err != nil {
 		return nil, status.Error(codes.InvalidArgument, "not a HealthCheckRequest")
 	}
-	return f.phase.health.Check(ctx, &req)
+	return s.phase.health.Check(ctx, &req)
 }
 
 // replyHealth answers a call with a response or an error.
@@ -215,9 +195,9 @@ func replyHealth(c *unary.Call, resp *healthpb.HealthCheckResponse, err error) {
 
 // watchHealth answers grpc.health.v1.Health/Watch. A status changes once, when the server is drained, and the call ends
 // then. While the server is not serving yet it ends at once, and the client asks again.
-func (f *grpcFront) watchHealth(ctx context.Context, calls []*unary.Call) []*unary.Call {
+func (s *server) watchHealth(ctx context.Context, calls []*unary.Call) []*unary.Call {
 	for _, c := range calls {
-		resp, err := f.health(ctx, c)
+		resp, err := s.health(ctx, c)
 		if status.Code(err) == codes.NotFound {
 			resp, err = &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVICE_UNKNOWN}, nil
 		}
@@ -229,11 +209,11 @@ func (f *grpcFront) watchHealth(ctx context.Context, calls []*unary.Call) []*una
 
 // grpcEndpoint serves health, reflection and the access log, and the
 // rate-limit service if main, by grpc-go.
-func (f *grpcFront) grpcEndpoint(name string, l net.Listener, conf *tls.Config, main bool) *endpoint {
-	logs := f.bounds.limit.Connections(f.conf.AccessLogs, otherConnection)
-	most := min(maxGRPCCalls, f.bounds.pool.Limit()/grpcStream)
-	bound := newBoundListener(l, f.bounds.limit.Connections(maxGRPCConnections, otherConnection)+logs, f.bounds.pool)
-	calls := newGRPCStats(name, f.metrics, bound, most+int64(logs))
+func (s *server) grpcEndpoint(name string, l net.Listener, conf *tls.Config, main bool) *endpoint {
+	logs := s.bounds.limit.Connections(s.conf.AccessLogs, otherConnection)
+	most := min(maxGRPCCalls, s.bounds.pool.Limit()/grpcStream)
+	bound := newBoundListener(l, s.bounds.limit.Connections(maxGRPCConnections, otherConnection)+logs, s.bounds.pool)
+	calls := newGRPCStats(name, s.metrics, bound, most+int64(logs))
 	l = bound
 	opts := []grpc.ServerOption{
 		transport.ServerCodec(),
@@ -241,15 +221,15 @@ func (f *grpcFront) grpcEndpoint(name string, l net.Listener, conf *tls.Config, 
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(connectWithin),
-		grpc.StreamInterceptor(f.boundStream),
+		grpc.StreamInterceptor(s.boundStream),
 		grpc.StatsHandler(calls),
 		grpc.UnknownServiceHandler(unknownMethod), // else its answers would not be counted
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			MaxConnectionAge:      f.conf.MaxConnectionAge,
-			MaxConnectionAgeGrace: f.conf.MaxConnectionAgeGrace,
+			MaxConnectionAge:      s.conf.MaxConnectionAge,
+			MaxConnectionAgeGrace: s.conf.MaxConnectionAgeGrace,
 			// A proxy whose host is gone is noticed within the grace time.
-			Time:    min(f.conf.Keepalive, max(f.conf.OwnerGrace/3, time.Second)),
-			Timeout: min(pingAnswer, max(f.conf.OwnerGrace/3, time.Second)),
+			Time:    min(s.conf.Keepalive, max(s.conf.OwnerGrace/3, time.Second)),
+			Timeout: min(pingAnswer, max(s.conf.OwnerGrace/3, time.Second)),
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	}
@@ -257,7 +237,7 @@ func (f *grpcFront) grpcEndpoint(name string, l net.Listener, conf *tls.Config, 
 	if conf != nil {
 		creds = credentials.NewTLS(conf)
 	}
-	opts = append(opts, grpc.Creds(boundCredentials{creds, f.handshakes, f.failures.failed(name)}))
+	opts = append(opts, grpc.Creds(boundCredentials{creds, s.handshakes, s.failures.failed(name)}))
 	if main {
 		opts = append(opts, transport.ReadBeforeEnd(calls.admit))
 		l = transport.Listener(l)
@@ -266,13 +246,13 @@ func (f *grpcFront) grpcEndpoint(name string, l net.Listener, conf *tls.Config, 
 	}
 	g := grpc.NewServer(opts...)
 	if main {
-		transport.Register(g, f.service, f.metrics.requests("grpc"))
+		transport.Register(g, s.limits.service, s.metrics.requests("grpc"))
 	}
-	accesslog.Register(g, f.service.Leases(), accesslog.Config{
-		Keys: f.conf.LeaseKeys, MaxStreams: f.conf.AccessLogs, MaxStreamsPerPeer: f.conf.AccessLogsPerPeer,
-		Timeout: f.conf.BackendTimeout, Log: f.log, Count: f.metrics.logs.Count, Panics: f.panics,
+	accesslog.Register(g, s.limits.service.Leases(), accesslog.Config{
+		Keys: s.conf.LeaseKeys, MaxStreams: s.conf.AccessLogs, MaxStreamsPerPeer: s.conf.AccessLogsPerPeer,
+		Timeout: s.conf.BackendTimeout, Log: s.log, Count: s.metrics.logs.Count, Panics: s.panics,
 	})
-	healthpb.RegisterHealthServer(g, f.phase.health)
+	healthpb.RegisterHealthServer(g, s.phase.health)
 	registerReflection(g)
 	return &endpoint{name: name, listener: l, serve: serveGRPC(g), drain: drainGRPC(g), stop: g.Stop}
 }
@@ -311,13 +291,13 @@ func drainGRPC(g *grpc.Server) func(context.Context) error {
 }
 
 // boundStream ends a stream's context when the server wants streams to end.
-func (f *grpcFront) boundStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo,
+func (s *server) boundStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo,
 	handler grpc.StreamHandler) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	defer context.AfterFunc(f.phase.streams, cancel)()
+	defer context.AfterFunc(s.phase.streams, cancel)()
 	var err error
-	if f.panics.Do("stream", func() { err = handler(srv, boundStream{stream, ctx}) }) != nil {
+	if s.panics.Do("stream", func() { err = handler(srv, boundStream{stream, ctx}) }) != nil {
 		return status.Error(codes.Internal, "the handler failed")
 	}
 	return err

@@ -73,7 +73,13 @@ func openLimits(ctx context.Context, s *server) (*limits, error) {
 	if err := l.openStores(ctx, metrics, panics); err != nil {
 		return nil, err
 	}
-	service := l.serviceConfig()
+	service := conf.Decisions()
+	service.Backend, service.Caps, service.Local, service.Now = l.store.Backend, l.store.Caps, l.store.Local, l.store.Now
+	service.Registry, service.Log, service.Replica = l.store.Registry, log, rand.Uint32()
+	service.Encoder = messages.Encoder{}
+	if conf.LeaseSecret != "" { // else replicas agree on one in the store
+		service.Leases = leases.NewSigner([]byte(conf.LeaseSecret))
+	}
 	service.Metrics, service.Panics = metrics.decisions, panics
 	service.Sinks, service.RulesChanged = []ratelimit.Sink{l.watch}, l.watch.RulesChanged
 	if metrics.reference != nil {
@@ -86,7 +92,9 @@ func openLimits(ctx context.Context, s *server) (*limits, error) {
 	}
 	metrics.Add(l.service.Leases().Rows()...)
 	metrics.Add(l.service.Coverage().Rows()...)
-	l.fleet = newFleet(l.watch, l.store, service.Replica, log)
+	name, _ := os.Hostname() // people know this replica by it; without one its number has to do
+	l.fleet = fleet.New(fleet.Config{Watch: l.watch, Registry: l.store.Peers(), Replica: service.Replica, Name: name,
+		Log: log})
 	metrics.Add(l.fleet.Rows()...)
 	for _, a := range s.additions {
 		if a.serves != nil {
@@ -140,12 +148,6 @@ func (l *limits) apart() func() bool {
 	return func() bool { return !l.store.Answers() || !l.second.Answers() }
 }
 
-// newFleet returns the replicas that share a store. People know this one by its host.
-func newFleet(watch *insight.Watch, store *stack.Stack, replica uint32, log *slog.Logger) *fleet.Fleet {
-	name, _ := os.Hostname() // then the replica's number has to do
-	return fleet.New(fleet.Config{Watch: watch, Registry: store.Peers(), Replica: replica, Name: name, Log: log})
-}
-
 // openRules opens the source of the rules: a control plane, files, or none.
 func openRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metrics *serverMetrics,
 	panics *background.Reporter) (ruleSource, error) {
@@ -157,23 +159,6 @@ func openRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metri
 		return noRules{}, nil
 	}
 	return loadRules(conf, caps, log, metrics)
-}
-
-func (l *limits) serviceConfig() ratelimit.Config {
-	c := l.conf.Decisions()
-	c.Backend, c.Caps, c.Local, c.Registry = l.store.Backend, l.store.Caps, l.store.Local, l.store.Registry
-	c.Now, c.Log, c.Leases, c.Replica = l.store.Now, l.log, l.leaseSigner(), rand.Uint32()
-	c.Encoder = messages.Encoder{}
-	return c
-}
-
-// leaseSigner signs by the secret that is configured; without one, replicas
-// agree on one in the store.
-func (l *limits) leaseSigner() *leases.Signer {
-	if l.conf.LeaseSecret == "" {
-		return nil
-	}
-	return leases.NewSigner([]byte(l.conf.LeaseSecret))
 }
 
 // install puts new rules in force.

@@ -15,7 +15,6 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/internal/wire/handshake"
-	counters "github.com/headgate-rls/headgate/ratelimit/httpapi"
 )
 
 // Config is what a server is run with.
@@ -41,9 +40,10 @@ type server struct {
 	bounds *bounds
 	certs  *certWatch
 
-	openGRPC  func() error
-	endpoints []*endpoint
-	https     []*httpServer
+	handshakes *handshake.Bounds // of all gRPC listeners
+	failures   failures
+	endpoints  []*endpoint
+	https      []*httpServer
 }
 
 // Run serves until ctx ends, and then drains: health checks fail, and calls in flight
@@ -92,34 +92,18 @@ func Run(ctx context.Context, c Config) error {
 }
 
 // listen opens every listener, before any is served.
-func (s *server) listen(ctx context.Context) (err error) {
-	admin, err := s.newAdminPaths()
-	if err != nil {
-		return err
-	}
-	failed := failures{handshake.NewFailures(s.log)}
-	s.metrics.Add(failed.Rows()...)
-	grpc := &grpcFront{conf: s.conf, log: s.log, metrics: s.metrics, panics: s.panics, phase: s.phase,
-		service: s.limits.service, bounds: s.bounds, failures: failed, certs: s.certs, alone: s.limits.apart(),
-		handshakes: handshake.New(s.bounds.pool.Limit() / 8)}
-	s.openGRPC = func() (err error) {
-		s.endpoints, err = grpc.endpoints(ctx)
-		return err
-	}
+func (s *server) listen(ctx context.Context) error {
+	s.failures = failures{handshake.NewFailures(s.log)}
+	s.metrics.Add(s.failures.Rows()...)
+	s.handshakes = handshake.New(s.bounds.pool.Limit() / 8)
 	if !s.conf.BackendRequired {
-		if err := s.openGRPC(); err != nil {
+		if err := s.openGRPC(ctx); err != nil {
 			return err
 		}
 	}
-	https := &httpFronts{
-		conf: s.conf, log: s.log, metrics: s.metrics, phase: s.phase, service: s.limits.service, admin: admin,
-		bounds: s.bounds, failures: failed, certs: s.certs, turns: web.NewTurns(),
-		slots: first(s, func(a *addition) http.Handler { return a.api }),
-		page:  first(s, func(a *addition) http.Handler { return a.page }), home: counters.Page(),
-		ready: web.Readiness{Draining: s.phase.draining.Load, Parts: s.parts}, describe: s.limits.rules.describe,
-	}
-	s.metrics.Add(https.turns.Rows()...)
-	if s.https, err = https.open(ctx); err != nil {
+	err := s.openHTTP(ctx)
+	if err != nil {
+		closeServers(s.https)
 		s.closeListeners()
 	}
 	return err
@@ -201,7 +185,7 @@ func (s *server) awaitBackend(ctx context.Context, failed <-chan error) error {
 	for {
 		select {
 		case <-s.limits.answered:
-			return s.openGRPC()
+			return s.openGRPC(ctx)
 		case <-ctx.Done():
 			return nil
 		case err := <-failed:
