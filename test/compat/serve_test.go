@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/test/documented"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -323,7 +324,7 @@ func TestSettingsExist(t *testing.T) {
 			}
 		}
 		for _, m := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllStringSubmatch(out, -1) {
-			if !strings.Contains(config.Settings().Markdown(), "`--"+m[1]+"`") {
+			if !strings.Contains(documented.Settings(config.Settings()), "`--"+m[1]+"`") {
 				t.Errorf("--unknown setting %s", m[1])
 			}
 		}

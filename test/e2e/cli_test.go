@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/test/documented"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -47,7 +48,7 @@ func TestVersionAndHelp(t *testing.T) {
 	command(t, nil, "serve", "nonsense").want(t, 1, nil, []string{"nonsense"})
 
 	var flags []string
-	table := config.Settings().Markdown()
+	table := documented.Settings(config.Settings())
 	for _, m := range regexp.MustCompile("(?m)^\\| `(--[a-z-]+)`").FindAllStringSubmatch(table, -1) {
 		flags = append(flags, m[1]+" ")
 	}

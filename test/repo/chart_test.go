@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/test/documented"
 )
 
 // chartSettings are the settings that the chart makes itself, each with the value to
@@ -67,7 +68,7 @@ func TestChartSchema(t *testing.T) {
 	if err := json.Unmarshal(readFile(t, file), &schema); err != nil {
 		t.Fatal(err)
 	}
-	properties, err := config.Settings().Schema(slices.Collect(maps.Keys(chartSettings)))
+	properties, err := documented.Schema(config.Settings(), slices.Collect(maps.Keys(chartSettings)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,10 +24,11 @@ import (
 	"github.com/headgate-rls/headgate/descriptors/xds"
 	"github.com/headgate-rls/headgate/internal/app/compat"
 	"github.com/headgate-rls/headgate/internal/app/config"
-	"github.com/headgate-rls/headgate/internal/app/refmetrics"
 	"github.com/headgate-rls/headgate/internal/app/server"
 	"github.com/headgate-rls/headgate/internal/app/tracing"
 	"github.com/headgate-rls/headgate/internal/kit/background"
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
+	"github.com/headgate-rls/headgate/internal/kit/settings"
 	"github.com/headgate-rls/headgate/internal/wire/accesslog"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
 	"github.com/headgate-rls/headgate/limit"
@@ -38,6 +39,7 @@ import (
 	"github.com/headgate-rls/headgate/ratelimit/fleet"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/test/documented"
 )
 
 var update = flag.Bool("update", false, "write the generated parts of the documents")
@@ -54,23 +56,34 @@ func metricsTable() string {
 		accesslog.NewMetrics().Rows(),
 		server.Rows(), new(unary.Server).Rows(""), new(leases.Tracker).Rows(), ratelimit.NewCoverage().Rows(),
 		fleet.New(fleet.Config{}).Rows())
+	return tableOf(slices.Concat(rows, figures(), new(xds.Client).Rows(), new(policies.Set).Rows(),
+		new(tracing.Tracing).Rows(), slots.NewMetrics().Rows(), slots.PoolRows(nil)))
+}
+
+// figures are the rows of all stores and layers.
+func figures() (rows []metrics.Row) {
 	for _, f := range figured {
 		rows = append(rows, f.Figures()...)
 	}
-	return tableOf(slices.Concat(rows, new(xds.Client).Rows(), new(policies.Set).Rows(), new(tracing.Tracing).Rows(),
-		slots.NewMetrics().Rows(), slots.PoolRows(nil)))
+	return rows
+}
+
+// settingsTable makes the table of a program's settings.
+func settingsTable(p settings.Program) func() string {
+	return func() string { return documented.Settings(p) }
 }
 
 // generated are the parts of documents that the code writes.
 var generated = map[string]map[string]func() string{
-	"../../docs/reference.md": {"settings": config.Settings().Markdown, "metrics": metricsTable, "tracing": tracing.Table},
+	"../../docs/reference.md": {"settings": settingsTable(config.Settings()), "metrics": metricsTable,
+		"tracing": documented.Tracing},
 	"../../docs/notify.md": {
-		"gateway settings": new(gateway.Settings).Program().Markdown,
-		"sender settings":  new(serve.SenderSettings).Program().Markdown,
+		"gateway settings": settingsTable(new(gateway.Settings).Program()),
+		"sender settings":  settingsTable(new(serve.SenderSettings).Program()),
 		"metrics":          notifyMetrics,
 	},
-	"../../docs/migrate.md": {"environment": compat.Table, "reference metrics": refmetrics.Table,
-		"differences": differences},
+	"../../docs/migrate.md": {"environment": compat.Table, "differences": differences,
+		"reference metrics": func() string { return documented.ReferenceMetrics(figures()) }},
 }
 
 // TestGeneratedDocuments: the tables of settings, metrics and variables in documents are

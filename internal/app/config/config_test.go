@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/settings"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/test/documented"
 )
 
 // resolve parses args over an environment and a configuration file.
@@ -158,7 +159,7 @@ func TestLoggerHidesLowerLevels(t *testing.T) {
 func TestEveryFieldIsASetting(t *testing.T) {
 	c := new(Config)
 	rows := map[any]string{}
-	table := Settings().Markdown()
+	table := documented.Settings(Settings())
 	for _, s := range c.table() {
 		if other := rows[s.Field]; other != "" {
 			t.Errorf("--%s and --%s fill the same field", other, s.Name)

@@ -68,8 +68,8 @@ func TestSettingsAreNotNamedLikeServices(t *testing.T) {
 
 // Flags that a command has beside the settings are not set from outside.
 func TestFlagsOfCommandsAreNotSettings(t *testing.T) {
-	if Settings().Has("repair") || Settings().Has("help") || !Settings().Has("grpc") ||
-		!slices.Contains(Settings().Names(), "slots") {
+	has := func(name string) bool { return slices.Contains(Settings().Names(), name) }
+	if has("repair") || has("help") || !has("grpc") || !has("slots") {
 		t.Error("the settings are not those that Define declares")
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/headgate-rls/headgate/test/documented"
 )
 
 // TestSchemaHasEverySetting: the schema knows each setting with its type, and the words
 // that it lists are exactly those that the setting accepts.
 func TestSchemaHasEverySetting(t *testing.T) {
-	properties, err := Settings().Schema([]string{"config"})
+	properties, err := documented.Schema(Settings(), []string{"config"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +32,7 @@ func TestSchemaHasEverySetting(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Settings().Schema([]string{"no-such"}); err == nil {
+	if _, err := documented.Schema(Settings(), []string{"no-such"}); err == nil {
 		t.Error("a setting that does not exist is left out")
 	}
 }

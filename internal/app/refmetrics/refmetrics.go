@@ -3,8 +3,6 @@
 package refmetrics
 
 import (
-	"cmp"
-	"fmt"
 	"log/slog"
 	"maps"
 	"regexp"
@@ -63,21 +61,15 @@ const numHitStats = 5
 
 // hitStats are the statistics of hits: the table of what a series has.
 var hitStats = [numHitStats]struct {
-	name, help, ours string
-	value            func(*hits) *atomic.Uint64
+	name, help string
+	value      func(*hits) *atomic.Uint64
 }{
-	{"total_hits", "Hits that were asked for.", "", func(c *hits) *atomic.Uint64 { return &c.total }},
-	{"over_limit", "Hits beyond the limit, in shadow mode too.",
-		"`headgate_decisions_total{outcome=~\"over_limit|shadow_over_limit\"}`, in descriptors",
-		func(c *hits) *atomic.Uint64 { return &c.over }},
-	{"near_limit", "Hits between --near-limit-ratio of the limit and the limit.", "",
+	{"total_hits", "Hits that were asked for.", func(c *hits) *atomic.Uint64 { return &c.total }},
+	{"over_limit", "Hits beyond the limit, in shadow mode too.", func(c *hits) *atomic.Uint64 { return &c.over }},
+	{"near_limit", "Hits between --near-limit-ratio of the limit and the limit.",
 		func(c *hits) *atomic.Uint64 { return &c.near }},
-	{"within_limit", "Hits of descriptors that were admitted.",
-		"`headgate_decisions_total{outcome=\"ok\"}`, in descriptors",
-		func(c *hits) *atomic.Uint64 { return &c.within }},
-	{"shadow_mode", "Hits beyond a limit in shadow mode.",
-		"`headgate_decisions_total{outcome=\"shadow_over_limit\"}`, in descriptors",
-		func(c *hits) *atomic.Uint64 { return &c.shadow }},
+	{"within_limit", "Hits of descriptors that were admitted.", func(c *hits) *atomic.Uint64 { return &c.within }},
+	{"shadow_mode", "Hits beyond a limit in shadow mode.", func(c *hits) *atomic.Uint64 { return &c.shadow }},
 }
 
 // A rule is what metrics call one.
@@ -291,38 +283,4 @@ func labelsOfHits(domain, label string) hitLabels {
 // cutLabel returns as much of a label as is kept, as valid UTF-8 of its own memory.
 func cutLabel(s string) string {
 	return strings.Clone(strings.ToValidUTF8(s[:min(len(s), maxHitLabel)], "_"))
-}
-
-// Table renders the metrics of envoyproxy/ratelimit that headgate serves as a Markdown
-// table, for docs/migrate.md.
-func Table() string {
-	var b strings.Builder
-	b.WriteString("| name | labels | meaning | headgate's own |\n|---|---|---|---|\n")
-	for i := range hitStats {
-		ours := cmp.Or(hitStats[i].ours, "–")
-		fmt.Fprintf(&b, "| `ratelimit_service_rate_limit_%s` | `domain`, `key1`, `key2` | %s | %s |\n", hitStats[i].name,
-			hitStats[i].help, strings.ReplaceAll(ours, "|", `\|`))
-	}
-	for _, row := range New(nil, nil, 0, false).Rows()[numHitStats:] {
-		var labels []string
-		for _, name := range row.Labels.Names() {
-			labels = append(labels, "`"+name+"`")
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", row.Name, strings.Join(labels, ", "), row.Help, ownNames[row.Name])
-	}
-	for _, f := range figures {
-		fmt.Fprintf(&b, "| `%s` | | as headgate's own | `%s` |\n", f.name, f.figure)
-	}
-	return b.String()
-}
-
-// ownNames are the names that headgate has for what the rows of the reference say.
-var ownNames = map[string]string{
-	"ratelimit_service_global_shadow_mode":  "–",
-	"ratelimit_service_config_load_success": "`headgate_rules_loads_total{result=\"ok\"}`",
-	"ratelimit_service_config_load_error":   "`headgate_rules_loads_total{result=\"error\"}`",
-	"ratelimit_service_should_rate_limit_error": "`headgate_degraded_requests_total`, " +
-		"`headgate_request_duration_seconds_count{result=\"invalid\"}`",
-	"ratelimit_service_total_requests":        "`headgate_request_duration_seconds_count`",
-	"ratelimit_service_response_time_seconds": "`headgate_request_duration_seconds`",
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 )
 
-// A variable is a row of the table of variables that have an effect.
-type variable struct {
-	name, byDefault string
-	check           func(value string) error // of a value that is not empty
-	meaning         string                   // for the documentation
+// A Variable is a row of the table of variables that have an effect.
+type Variable struct {
+	Name, Default string
+	check         func(value string) error // of a value that is not empty
+	Meaning       string                   // for the documentation
 }
 
 const (
@@ -27,9 +27,9 @@ const (
 	forAll   = "OTEL_EXPORTER_OTLP_"
 )
 
-// variables are those of the OpenTelemetry specification that have an effect here.
-var variables = slices.Concat(
-	[]variable{
+// Variables are those of the OpenTelemetry specification that have an effect here.
+var Variables = slices.Concat(
+	[]Variable{
 		{"OTEL_TRACES_EXPORTER", "none", oneOf("otlp", "none"), "`otlp` turns tracing on"},
 		{"OTEL_SDK_DISABLED", "false", oneOf("true", "false"), "`true` turns tracing off whatever else is set"},
 		{"OTEL_SERVICE_NAME", "headgate", nil, "`service.name` of all spans"},
@@ -53,7 +53,7 @@ var variables = slices.Concat(
 	exporterVariables("COMPRESSION", "none", oneOf("gzip", "none"), "of what is sent"),
 	exporterVariables("TIMEOUT", "10000", upTo(60_000),
 		"how long sending a batch may take, with its retries, in milliseconds"),
-	[]variable{
+	[]Variable{
 		{"OTEL_BSP_SCHEDULE_DELAY", "5000", upTo(60_000),
 			"how long a span waits at most for others to be sent with, in milliseconds"},
 		{"OTEL_BSP_EXPORT_TIMEOUT", "30000", upTo(60_000), "another bound on sending a batch, in milliseconds"},
@@ -62,26 +62,12 @@ var variables = slices.Concat(
 	},
 )
 
-func exporterVariables(name, byDefault string, check func(string) error, meaning string) []variable {
-	return []variable{
+func exporterVariables(name, byDefault string, check func(string) error, meaning string) []Variable {
+	return []Variable{
 		{forAll + name, byDefault, check, meaning},
 		{forSpans + name, "", check, "the same, for spans alone" +
 			map[bool]string{true: "; nothing is added to it"}[name == "ENDPOINT"]},
 	}
-}
-
-// Table renders the variables as a Markdown table, for docs/reference.md.
-func Table() string {
-	var b strings.Builder
-	b.WriteString("| variable | default | meaning |\n|---|---|---|\n")
-	for _, v := range variables {
-		byDefault := v.byDefault
-		if byDefault != "" && !strings.Contains(byDefault, "`") {
-			byDefault = "`" + byDefault + "`"
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", v.name, byDefault, v.meaning)
-	}
-	return b.String()
 }
 
 // get returns a variable of the process. As the specification has it, an empty one is not set.
@@ -99,10 +85,10 @@ func ofSpans(name string) string {
 // those that may be secret.
 func check() error {
 	var wrong []error
-	for _, v := range variables {
-		if value := get(v.name); value != "" && v.check != nil {
+	for _, v := range Variables {
+		if value := get(v.Name); value != "" && v.check != nil {
 			if err := v.check(value); err != nil {
-				wrong = append(wrong, fmt.Errorf("%s %w", v.name, err))
+				wrong = append(wrong, fmt.Errorf("%s %w", v.Name, err))
 			}
 		}
 	}
@@ -122,8 +108,8 @@ var others = []string{"_METRIC", "_LOG", "_BLRP_", "OTEL_GO_", "OTEL_RESOURCE_AT
 // warn logs variables that have no effect, with the name that may have been meant.
 func warn(log *slog.Logger, environ []string) {
 	var known []string
-	for _, v := range variables {
-		known = append(known, v.name)
+	for _, v := range Variables {
+		known = append(known, v.Name)
 	}
 	for _, line := range environ {
 		name, value, _ := strings.Cut(line, "=")

@@ -50,10 +50,6 @@ func (p Program) Names() []string {
 	return names
 }
 
-// Has says whether a flag is a setting of the program. Commands have flags of their own beside,
-// which neither the environment nor a file sets.
-func (p Program) Has(name string) bool { return slices.Contains(p.Names(), name) }
-
 // EnvName returns the environment variable of a setting.
 func (p Program) EnvName(name string) string { return EnvName(p.Prefix, name) }
 
