@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/headgate-rls/headgate/internal/app/compat"
 	"github.com/headgate-rls/headgate/internal/app/refmetrics"
 	"github.com/headgate-rls/headgate/internal/app/tracing"
 	"github.com/headgate-rls/headgate/internal/kit/metrics"
@@ -55,6 +56,28 @@ func Tracing() string {
 	b.WriteString("| variable | default | meaning |\n|---|---|---|\n")
 	for _, v := range tracing.Variables {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", v.Name, quoted(v.Default), v.Meaning)
+	}
+	return b.String()
+}
+
+// Environment renders what becomes of each variable of envoyproxy/ratelimit as a Markdown table.
+func Environment() string {
+	var b strings.Builder
+	b.WriteString("| variable | default of the reference | headgate |\n|---|---|---|\n")
+	for i := range compat.Variables {
+		v := &compat.Variables[i]
+		what := map[compat.Effect]string{compat.Warned: "a warning: ", compat.Ignored: "ignored: ",
+			compat.Refused: "true is an error: "}[v.Effect]
+		if v.Effect == compat.Mapped {
+			made := compat.Makes(v.Name)
+			for i := range made {
+				made[i] = quoted(made[i])
+			}
+			if what = strings.Join(made, ", "); v.Note != "" {
+				what += "; "
+			}
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", v.Name, quoted(v.Default), cell(what+v.Note))
 	}
 	return b.String()
 }

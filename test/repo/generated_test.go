@@ -22,7 +22,6 @@ import (
 	"github.com/headgate-rls/headgate/backends/redis"
 	"github.com/headgate-rls/headgate/backends/sqlstore"
 	"github.com/headgate-rls/headgate/descriptors/xds"
-	"github.com/headgate-rls/headgate/internal/app/compat"
 	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/server"
 	"github.com/headgate-rls/headgate/internal/app/tracing"
@@ -82,7 +81,7 @@ var generated = map[string]map[string]func() string{
 		"sender settings":  settingsTable(new(serve.SenderSettings).Program()),
 		"metrics":          notifyMetrics,
 	},
-	"../../docs/migrate.md": {"environment": compat.Table, "differences": differences,
+	"../../docs/migrate.md": {"environment": documented.Environment, "differences": differences,
 		"reference metrics": func() string { return documented.ReferenceMetrics(figures()) }},
 }
 

@@ -56,36 +56,36 @@ type translation struct {
 
 // readVariables looks at each variable by itself.
 func (t *translation) readVariables() {
-	for i := range variables {
-		v := &variables[i]
-		text, set := t.env[v.name]
+	for i := range Variables {
+		v := &Variables[i]
+		text, set := t.env[v.Name]
 		if !set {
 			continue
 		}
-		if v.effect == Ignored {
-			t.res.Ignored = append(t.res.Ignored, v.name)
+		if v.Effect == Ignored {
+			t.res.Ignored = append(t.res.Ignored, v.Name)
 			continue
 		}
 		if v.kind == port && strings.Contains(text, "://") {
 			t.warn("%s is ignored: Kubernetes set it for a Service of that name; set enableServiceLinks: "+
-				"false to keep such variables out", v.name)
-			delete(t.env, v.name)
+				"false to keep such variables out", v.Name)
+			delete(t.env, v.Name)
 			continue
 		}
 		if text == "" && v.kind != anyText {
-			delete(t.env, v.name)
+			delete(t.env, v.Name)
 			continue
 		}
 		if err := v.kind.check(text); err != nil {
-			t.fail(v.name, err)
-			t.env[v.name] = v.byDefault // one problem is enough
+			t.fail(v.Name, err)
+			t.env[v.Name] = v.Default // one problem is enough
 			continue
 		}
-		if v.effect == Refused && t.on(v.name) {
-			t.failf(v.name, "%s", v.note)
+		if v.Effect == Refused && t.on(v.Name) {
+			t.failf(v.Name, "%s", v.Note)
 		}
-		if v.effect == Warned && (v.kind != boolean || t.on(v.name)) && text != v.byDefault {
-			t.warn("%s: %s", v.name, v.note)
+		if v.Effect == Warned && (v.kind != boolean || t.on(v.Name)) && text != v.Default {
+			t.warn("%s: %s", v.Name, v.Note)
 		}
 	}
 }

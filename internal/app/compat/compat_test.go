@@ -377,7 +377,7 @@ func TestTablesFitTogether(t *testing.T) {
 	for i := range exports {
 		for _, name := range exports[i].from {
 			makes[name] = true
-			if at, ok := byName[name]; !ok || variables[at].effect != Mapped {
+			if at, ok := byName[name]; !ok || Variables[at].Effect != Mapped {
 				t.Errorf("%s is made of %s, which the table does not say", exports[i].name, name)
 			}
 		}
@@ -389,26 +389,27 @@ func TestTablesFitTogether(t *testing.T) {
 			switch {
 			case !ok:
 				t.Errorf("--%s is made of %s, which is not in the table", mappings[i].flag, name)
-			case variables[at].effect != Mapped:
-				t.Errorf("--%s is made of %s, which the table says is %s", mappings[i].flag, name, variables[at].effect)
+			case Variables[at].Effect != Mapped:
+				t.Errorf("--%s is made of %s, which the table says has the effect %d", mappings[i].flag, name,
+					Variables[at].Effect)
 			}
 		}
 	}
-	for i := range variables {
-		v := &variables[i]
-		if v.effect == Mapped && !makes[v.name] {
-			t.Errorf("%s makes no setting", v.name)
+	for i := range Variables {
+		v := &Variables[i]
+		if v.Effect == Mapped && !makes[v.Name] {
+			t.Errorf("%s makes no setting", v.Name)
 		}
-		if v.effect != Mapped && v.note == "" {
-			t.Errorf("%s: the table does not say why it has no effect", v.name)
+		if v.Effect != Mapped && v.Note == "" {
+			t.Errorf("%s: the table does not say why it has no effect", v.Name)
 		}
-		if v.byDefault != "" {
-			if err := v.kind.check(v.byDefault); err != nil {
-				t.Errorf("%s: its default: %v", v.name, err)
+		if v.Default != "" {
+			if err := v.kind.check(v.Default); err != nil {
+				t.Errorf("%s: its default: %v", v.Name, err)
 			}
 		}
 	}
-	if len(byName) != len(variables) {
+	if len(byName) != len(Variables) {
 		t.Error("a variable has two rows")
 	}
 	if !slices.ContainsFunc(mappings, func(m mapping) bool { return m.flag == "services" && m.from == nil }) {

@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -25,35 +26,43 @@ var mappings = []mapping{
 	copied("grpc-max-connection-age-grace", "GRPC_MAX_CONNECTION_AGE_GRACE"),
 
 	{"grpc-tls-cert", []string{"GRPC_SERVER_USE_TLS", "GRPC_SERVER_TLS_CERT"}, serverCertificate},
-	{"grpc-tls-key", []string{"GRPC_SERVER_USE_TLS", "GRPC_SERVER_TLS_KEY"}, serverKey},
+	{"grpc-tls-key", []string{"GRPC_SERVER_USE_TLS", "GRPC_SERVER_TLS_KEY"},
+		when(isOn("GRPC_SERVER_USE_TLS"), copy1("GRPC_SERVER_TLS_KEY"))},
 	{"grpc-client-ca", []string{"GRPC_CLIENT_TLS_CACERT", "GRPC_SERVER_TLS_CA_CERT"}, clientCA},
 	{"grpc-client-auth", []string{"GRPC_SERVER_TLS_CA_CERT"}, clientAuth},
 	{"grpc-client-san", []string{"GRPC_CLIENT_TLS_SAN"}, clientName},
 
-	{"log-level", []string{"LOG_LEVEL"}, logLevel},
-	{"log-format", []string{"LOG_FORMAT"}, logFormat},
+	{"log-level", []string{"LOG_LEVEL"}, word("LOG_LEVEL", "trace, debug, info, warn, error, fatal or panic",
+		map[string]string{"trace": "debug", "debug": "debug", "info": "info", "warn": "warn", "warning": "warn",
+			"error": "error", "fatal": "error", "panic": "error"})},
+	{"log-format", []string{"LOG_FORMAT"}, word("LOG_FORMAT", "text or json", map[string]string{"text": "text",
+		"json": "logrus"})},
 
 	{"rules", []string{"CONFIG_TYPE", "RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY",
 		"RUNTIME_WATCH_ROOT"}, rules},
-	{"rules-files", []string{"RUNTIME_IGNOREDOTFILES"}, ruleFiles},
-	{"rules-empty", []string{"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED"}, emptyRules},
+	{"rules-files", []string{"RUNTIME_IGNOREDOTFILES"}, when(byFiles, either("RUNTIME_IGNOREDOTFILES", "all", "dot"))},
+	{"rules-empty", []string{"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED"},
+		when(byFiles, either("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", "false", "true"))},
 	copied("merge-domains", "MERGE_DOMAIN_CONFIG"),
 
-	{"xds", []string{"CONFIG_TYPE", "CONFIG_GRPC_XDS_SERVER_URL"}, overXDS(copy1("CONFIG_GRPC_XDS_SERVER_URL"))},
-	{"xds-node-id", []string{"CONFIG_GRPC_XDS_NODE_ID"}, overXDS(copy1("CONFIG_GRPC_XDS_NODE_ID"))},
-	{"xds-node-metadata", []string{"CONFIG_GRPC_XDS_NODE_METADATA"}, overXDS(list("CONFIG_GRPC_XDS_NODE_METADATA"))},
+	{"xds", []string{"CONFIG_TYPE", "CONFIG_GRPC_XDS_SERVER_URL"}, when(byXDS, copy1("CONFIG_GRPC_XDS_SERVER_URL"))},
+	{"xds-node-id", []string{"CONFIG_GRPC_XDS_NODE_ID"}, when(byXDS, copy1("CONFIG_GRPC_XDS_NODE_ID"))},
+	{"xds-node-metadata", []string{"CONFIG_GRPC_XDS_NODE_METADATA"}, when(byXDS, list("CONFIG_GRPC_XDS_NODE_METADATA"))},
 	{"xds-header", []string{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS"},
-		overXDS(list("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS"))},
-	{"xds-tls", []string{"CONFIG_GRPC_XDS_SERVER_USE_TLS"}, overXDS(xdsTLS)},
-	{"xds-tls-cert", []string{"CONFIG_GRPC_XDS_CLIENT_TLS_CERT"}, overXDS(xdsFile("CONFIG_GRPC_XDS_CLIENT_TLS_CERT"))},
-	{"xds-tls-key", []string{"CONFIG_GRPC_XDS_CLIENT_TLS_KEY"}, overXDS(xdsFile("CONFIG_GRPC_XDS_CLIENT_TLS_KEY"))},
-	{"xds-tls-ca", []string{"CONFIG_GRPC_XDS_SERVER_TLS_CACERT"}, overXDS(xdsFile("CONFIG_GRPC_XDS_SERVER_TLS_CACERT"))},
+		when(byXDS, list("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS"))},
+	{"xds-tls", []string{"CONFIG_GRPC_XDS_SERVER_USE_TLS"},
+		when(byXDS, when(isOn("CONFIG_GRPC_XDS_SERVER_USE_TLS"), always("true")))},
+	{"xds-tls-cert", []string{"CONFIG_GRPC_XDS_CLIENT_TLS_CERT"}, when(byXDS, xdsFile("CONFIG_GRPC_XDS_CLIENT_TLS_CERT"))},
+	{"xds-tls-key", []string{"CONFIG_GRPC_XDS_CLIENT_TLS_KEY"}, when(byXDS, xdsFile("CONFIG_GRPC_XDS_CLIENT_TLS_KEY"))},
+	{"xds-tls-ca", []string{"CONFIG_GRPC_XDS_SERVER_TLS_CACERT"},
+		when(byXDS, xdsFile("CONFIG_GRPC_XDS_SERVER_TLS_CACERT"))},
 	{"xds-tls-server-name", []string{"CONFIG_GRPC_XDS_SERVER_TLS_SAN"},
-		overXDS(xdsFile("CONFIG_GRPC_XDS_SERVER_TLS_SAN"))},
-	{"xds-max-message", []string{"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES"}, overXDS(xdsMaxMessage)},
-	{"xds-wait", []string{"FORCE_START_WITHOUT_INITIAL_CONFIG"}, overXDS(xdsWait)},
+		when(byXDS, xdsFile("CONFIG_GRPC_XDS_SERVER_TLS_SAN"))},
+	{"xds-max-message", []string{"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES"}, when(byXDS, xdsMaxMessage)},
+	{"xds-wait", []string{"FORCE_START_WITHOUT_INITIAL_CONFIG"},
+		when(byXDS, when(isOn("FORCE_START_WITHOUT_INITIAL_CONFIG"), always("0s")))},
 	{"xds-health", []string{"FORCE_START_WITHOUT_INITIAL_CONFIG", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED"},
-		overXDS(xdsHealth)},
+		when(byXDS, xdsHealth)},
 
 	{"backend", []string{"BACKEND_TYPE", "REDIS_TYPE", "REDIS_SOCKET_TYPE", "REDIS_URL", "REDIS_AUTH", "REDIS_AUTH_FILE",
 		"REDIS_SENTINEL_AUTH", "REDIS_AWS_IAM_AUTH",
@@ -79,13 +88,28 @@ var mappings = []mapping{
 	copied("reset-header", "LIMIT_RESET_HEADER"),
 
 	{"metrics", []string{"USE_PROMETHEUS", "PROMETHEUS_ADDR", "PROMETHEUS_MAPPER_YAML"}, metrics},
-	{"metrics-path", []string{"PROMETHEUS_PATH"}, metricsPath},
+	{"metrics-path", []string{"PROMETHEUS_PATH"}, when(isOn("USE_PROMETHEUS"), copied("", "PROMETHEUS_PATH").make)},
 	{"reference-metrics", nil, always("true")},
 	copied("near-limit-ratio", "NEAR_LIMIT_RATIO"),
 	{"statsd", []string{"USE_STATSD", "STATSD_HOST", "STATSD_PORT", "DISABLE_STATS"}, statsd},
-	{"statsd-protocol", []string{"STATSD_PROTOCOL"}, overStatsD(statsdProtocol)},
+	{"statsd-protocol", []string{"STATSD_PROTOCOL"}, when((*translation).sendsStats, statsdProtocol)},
 	{"statsd-tag", []string{"EXTRA_TAGS"}, extraTags},
-	{"statsd-interval", []string{"STATS_FLUSH_INTERVAL"}, overStatsD(copy1("STATS_FLUSH_INTERVAL"))},
+	{"statsd-interval", []string{"STATS_FLUSH_INTERVAL"}, when((*translation).sendsStats, copy1("STATS_FLUSH_INTERVAL"))},
+}
+
+// Makes returns what is made of a variable: settings, as their flags, and variables of OpenTelemetry.
+func Makes(variable string) (names []string) {
+	for i := range mappings {
+		if slices.Contains(mappings[i].from, variable) {
+			names = append(names, "--"+mappings[i].flag)
+		}
+	}
+	for i := range exports {
+		if slices.Contains(exports[i].from, variable) {
+			names = append(names, exports[i].name)
+		}
+	}
+	return names
 }
 
 // always returns what makes a setting of nothing.
@@ -93,14 +117,43 @@ func always(value string) func(*translation) []string {
 	return func(*translation) []string { return []string{value} }
 }
 
-// copied is the row of a setting that takes a variable as it is.
+// copied is the row of a setting that takes a variable as it is, if it is set.
 func copied(flag, name string) mapping {
-	return mapping{flag, []string{name}, func(t *translation) []string {
-		if !t.set(name) || t.text(name) == "" {
+	return mapping{flag, []string{name}, when(func(t *translation) bool { return t.set(name) }, copy1(name))}
+}
+
+// when makes a setting only if a condition holds.
+func when(holds func(*translation) bool, f func(*translation) []string) func(*translation) []string {
+	return func(t *translation) []string {
+		if !holds(t) {
 			return nil
 		}
-		return []string{t.text(name)}
-	}}
+		return f(t)
+	}
+}
+
+// isOn is the condition that a variable is true.
+func isOn(name string) func(*translation) bool {
+	return func(t *translation) bool { return t.on(name) }
+}
+
+// either makes a setting of whether a variable is true.
+func either(name, yes, no string) func(*translation) []string {
+	return func(t *translation) []string { return []string{map[bool]string{true: yes, false: no}[t.on(name)]} }
+}
+
+// word makes a setting of a variable that is one of some words, in any case, if it is set.
+func word(name, want string, words map[string]string) func(*translation) []string {
+	return func(t *translation) []string {
+		if !t.set(name) {
+			return nil
+		}
+		is, ok := words[strings.ToLower(t.text(name))]
+		if !ok {
+			t.failf(name, "must be %s, not %q", want, t.text(name))
+		}
+		return []string{is}
+	}
 }
 
 // address joins a host and a port, if one of them is set.
@@ -150,13 +203,6 @@ func serverCertificate(t *translation) []string {
 	return nil
 }
 
-func serverKey(t *translation) []string {
-	if !t.on("GRPC_SERVER_USE_TLS") {
-		return nil
-	}
-	return []string{t.text("GRPC_SERVER_TLS_KEY")}
-}
-
 func clientCA(t *translation) []string {
 	ca, given := t.text("GRPC_CLIENT_TLS_CACERT"), t.text("GRPC_SERVER_TLS_CA_CERT")
 	switch {
@@ -189,37 +235,6 @@ func clientName(t *translation) []string {
 		t.failf("GRPC_CLIENT_TLS_SAN", "%q is not a DNS name; patterns and SPIFFE IDs go into HEADGATE_GRPC_CLIENT_SAN", name)
 	}
 	return []string{name}
-}
-
-// logLevels are the reference's, by ours.
-var logLevels = map[string]string{
-	"trace": "debug", "debug": "debug", "info": "info", "warn": "warn", "warning": "warn", "error": "error",
-	"fatal": "error", "panic": "error",
-}
-
-func logLevel(t *translation) []string {
-	if !t.set("LOG_LEVEL") {
-		return nil
-	}
-	level, ok := logLevels[strings.ToLower(t.text("LOG_LEVEL"))]
-	if !ok {
-		t.failf("LOG_LEVEL", "must be trace, debug, info, warn, error, fatal or panic, not %q", t.text("LOG_LEVEL"))
-	}
-	return []string{level}
-}
-
-// logFormats are headgate's, by the reference's.
-var logFormats = map[string]string{"text": "text", "json": "logrus"}
-
-func logFormat(t *translation) []string {
-	format, ok := logFormats[strings.ToLower(t.text("LOG_FORMAT"))]
-	if !ok {
-		t.failf("LOG_FORMAT", "must be text or json, not %q", t.text("LOG_FORMAT"))
-	}
-	if !t.set("LOG_FORMAT") {
-		return nil
-	}
-	return []string{format}
 }
 
 // rules are the files that the reference reads, by the names of their directory.
@@ -264,26 +279,6 @@ func filesBeside(above, app string) (list []string) {
 	return list
 }
 
-func ruleFiles(t *translation) []string {
-	if t.text("CONFIG_TYPE") == xdsType {
-		return nil
-	}
-	if t.on("RUNTIME_IGNOREDOTFILES") {
-		return []string{"all"}
-	}
-	return []string{"dot"}
-}
-
-func emptyRules(t *translation) []string {
-	if t.text("CONFIG_TYPE") == xdsType {
-		return nil
-	}
-	if t.on("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED") {
-		return []string{"false"}
-	}
-	return []string{"true"}
-}
-
 func metrics(t *translation) []string {
 	if !t.on("USE_PROMETHEUS") {
 		return nil
@@ -294,11 +289,4 @@ func metrics(t *translation) []string {
 		}
 	}
 	return []string{t.text("PROMETHEUS_ADDR")}
-}
-
-func metricsPath(t *translation) []string {
-	if !t.on("USE_PROMETHEUS") || !t.set("PROMETHEUS_PATH") {
-		return nil
-	}
-	return []string{t.text("PROMETHEUS_PATH")}
 }

@@ -23,16 +23,6 @@ func statsd(t *translation) []string {
 	return nil
 }
 
-// overStatsD makes a setting only where metrics are sent.
-func overStatsD(f func(*translation) []string) func(*translation) []string {
-	return func(t *translation) []string {
-		if !t.sendsStats() {
-			return nil
-		}
-		return f(t)
-	}
-}
-
 func statsdProtocol(t *translation) []string {
 	switch protocol := t.text("STATSD_PROTOCOL"); protocol {
 	case "tcp", "udp":

@@ -38,7 +38,7 @@ func newValues(environ []string) *values {
 // near to those of other programs, and what has no effect anyway is not missed.
 func similar(name string) string {
 	meant := spell.Similar(name, phrases)
-	if meant == "" || variables[byName[meant]].effect == Ignored {
+	if meant == "" || Variables[byName[meant]].Effect == Ignored {
 		return ""
 	}
 	return meant
@@ -46,8 +46,8 @@ func similar(name string) string {
 
 // phrases are the names of more than one word.
 var phrases = func() (list []string) {
-	for i := range variables {
-		if name := variables[i].name; strings.Contains(name, "_") {
+	for i := range Variables {
+		if name := Variables[i].Name; strings.Contains(name, "_") {
 			list = append(list, name)
 		}
 	}
@@ -65,7 +65,7 @@ func (v *values) text(name string) string {
 	if text, ok := v.env[name]; ok {
 		return text
 	}
-	return variables[byName[name]].byDefault
+	return Variables[byName[name]].Default
 }
 
 // on reports whether a variable is true.

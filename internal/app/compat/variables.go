@@ -11,16 +11,13 @@ const (
 	Refused               // true is an error
 )
 
-// String returns the effect as the documentation has it.
-func (e Effect) String() string { return [...]string{"mapped", "warning", "ignored", "error"}[e] }
-
-// A variable is a row of the table of variables: all there is to know of it.
-type variable struct {
-	name      string
-	byDefault string // of the reference
-	kind      kind
-	effect    Effect
-	note      string // what headgate does, for the documentation and the log
+// A Known is a row of the table of variables: all there is to know of one.
+type Known struct {
+	Name    string
+	Default string // of the reference
+	kind    kind
+	Effect  Effect
+	Note    string // what headgate does, for the documentation and the log
 }
 
 const (
@@ -30,8 +27,8 @@ const (
 	perSecond  = "as `REDIS_SOCKET_TYPE`, and so on"
 )
 
-// variables are all that the reference reads, in the order of the documentation.
-var variables = []variable{
+// Variables are all that the reference reads, in the order of the documentation.
+var Variables = []Known{
 	{"HOST", "0.0.0.0", anyText, Mapped, ""},
 	{"PORT", "8080", port, Mapped, ""},
 	{"GRPC_HOST", "0.0.0.0", anyText, Mapped, ""},
@@ -203,9 +200,9 @@ var variables = []variable{
 
 // byName finds the row of a variable.
 var byName = func() map[string]int {
-	m := make(map[string]int, len(variables))
-	for i := range variables {
-		m[variables[i].name] = i
+	m := make(map[string]int, len(Variables))
+	for i := range Variables {
+		m[Variables[i].Name] = i
 	}
 	return m
 }()

@@ -11,15 +11,9 @@ const xdsType = "GRPC_XDS_SOTW"
 // leastMessage is the message that headgate always takes, in bytes.
 const leastMessage = 64 << 20
 
-// overXDS makes a setting only where rules come by xDS.
-func overXDS(f func(*translation) []string) func(*translation) []string {
-	return func(t *translation) []string {
-		if t.text("CONFIG_TYPE") != xdsType {
-			return nil
-		}
-		return f(t)
-	}
-}
+// byXDS and byFiles are the conditions that rules come so.
+func byXDS(t *translation) bool   { return t.text("CONFIG_TYPE") == xdsType }
+func byFiles(t *translation) bool { return !byXDS(t) }
 
 // copy1 takes a variable or its default, unless that is empty.
 func copy1(name string) func(*translation) []string {
@@ -57,23 +51,9 @@ func xdsFile(name string) func(*translation) []string {
 	}
 }
 
-func xdsTLS(t *translation) []string {
-	if !t.on("CONFIG_GRPC_XDS_SERVER_USE_TLS") {
-		return nil
-	}
-	return []string{"true"}
-}
-
 func xdsMaxMessage(t *translation) []string {
 	if n, _ := strconv.Atoi(t.text("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES")); n > leastMessage {
 		return []string{strconv.Itoa(n)}
-	}
-	return nil
-}
-
-func xdsWait(t *translation) []string {
-	if t.on("FORCE_START_WITHOUT_INITIAL_CONFIG") {
-		return []string{"0s"}
 	}
 	return nil
 }
