@@ -65,7 +65,7 @@ func (b *Body) givenKey() (*string, error) {
 	case b.Key == nil:
 		return b.PolicyKey, nil
 	case b.PolicyKey != nil && *b.PolicyKey != *b.Key:
-		return nil, badRequest("key %q and policyKey %q contradict each other", web.Clip(*b.Key), web.Clip(*b.PolicyKey))
+		return nil, web.BadRequest("key %q and policyKey %q contradict each other", web.Clip(*b.Key), web.Clip(*b.PolicyKey))
 	}
 	return b.Key, nil
 }
@@ -94,7 +94,7 @@ func (b *Body) figures() (f policies.Figures, err error) {
 		}
 	}
 	if f, err = g.Figures(); err != nil {
-		return f, badRequest("%v", err)
+		return f, web.BadRequest("%v", err)
 	}
 	return f, nil
 }
@@ -102,10 +102,10 @@ func (b *Body) figures() (f policies.Figures, err error) {
 func word(name string, text json.RawMessage) (string, error) {
 	var s string
 	if text[0] != '"' || json.Unmarshal(text, &s) != nil {
-		return "", badRequest("%s must be a string, not %s", name, web.Clip(string(text)))
+		return "", web.BadRequest("%s must be a string, not %s", name, web.Clip(string(text)))
 	}
 	if s == "" {
-		return "", badRequest("%s is empty", name)
+		return "", web.BadRequest("%s is empty", name)
 	}
 	return s, nil
 }
@@ -113,7 +113,7 @@ func word(name string, text json.RawMessage) (string, error) {
 func integer(name string, text json.RawMessage) (string, error) {
 	var n web.Integer
 	if err := json.Unmarshal(text, &n); err != nil || string(text) == "null" {
-		return "", badRequest("%s must be a whole number of at most 15 digits, not %s", name, web.Clip(string(text)))
+		return "", web.BadRequest("%s must be a whole number of at most 15 digits, not %s", name, web.Clip(string(text)))
 	}
 	return strconv.FormatInt(int64(n), 10), nil
 }
@@ -127,7 +127,7 @@ func amount(name string, text json.RawMessage) (string, error) {
 		}
 	}
 	if _, err := policies.ParseAmount(plain); err != nil {
-		return "", badRequest("%s %v", name, err)
+		return "", web.BadRequest("%s %v", name, err)
 	}
 	return plain, nil
 }

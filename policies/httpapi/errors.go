@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/headgate-rls/headgate/internal/kit/web"
@@ -66,8 +65,4 @@ func (h *Handlers) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 	}
 	web.Error(w, status, message)
-}
-
-func badRequest(format string, args ...any) error {
-	return &web.RequestError{Status: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
 }

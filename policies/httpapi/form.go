@@ -27,7 +27,7 @@ func keyOf(given string) (string, error) {
 	}
 	for segment := range strings.SplitSeq(key, "/") {
 		if segment == "." || segment == ".." {
-			return "", badRequest("the key %s has %q between slashes, which paths of URLs cannot have; "+
+			return "", web.BadRequest("the key %s has %q between slashes, which paths of URLs cannot have; "+
 				"headgate policy knows such keys", web.Clip(key), segment)
 		}
 	}
@@ -37,11 +37,11 @@ func keyOf(given string) (string, error) {
 // spelt returns the one spelling of a key.
 func spelt(given string) (string, error) {
 	if len(given) > maxKey {
-		return "", badRequest("the key has %d bytes, more than %d", len(given), maxKey)
+		return "", web.BadRequest("the key has %d bytes, more than %d", len(given), maxKey)
 	}
 	key, err := policies.Normalize(given)
 	if err != nil {
-		return "", badRequest("%s", web.Clip(err.Error()))
+		return "", web.BadRequest("%s", web.Clip(err.Error()))
 	}
 	return key, nil
 }
@@ -60,7 +60,7 @@ var (
 func condition(header http.Header, edit *table.Edit) error {
 	for _, name := range []string{"If-None-Match", "If-Modified-Since", "If-Unmodified-Since"} {
 		if header.Get(name) != "" {
-			return badRequest("the header %s is not known here; a change may have If-Match", name)
+			return web.BadRequest("the header %s is not known here; a change may have If-Match", name)
 		}
 	}
 	values := header.Values("If-Match")
@@ -68,11 +68,11 @@ func condition(header http.Header, edit *table.Edit) error {
 	case len(values) == 0:
 		return nil
 	case edit.If == table.IfAbsent:
-		return badRequest("the header If-Match has no meaning for a policy that is made: it must not exist")
+		return web.BadRequest("the header If-Match has no meaning for a policy that is made: it must not exist")
 	case len(values) == 1 && strings.TrimSpace(values[0]) == "*":
 		return nil
 	case len(values) > 1 || !etagForm.MatchString(strings.TrimSpace(values[0])):
-		return badRequest("the header If-Match must be one ETag, as GET answers it, or *")
+		return web.BadRequest("the header If-Match must be one ETag, as GET answers it, or *")
 	}
 	edit.If = table.IfVersion
 	if own := ownETagForm.FindStringSubmatch(strings.TrimSpace(values[0])); own != nil {
@@ -90,6 +90,6 @@ func dryRun(p web.Params) (bool, error) {
 	case text == "true":
 		return true, nil
 	default:
-		return false, badRequest("dryRun is %q, want true or false", web.Clip(text))
+		return false, web.BadRequest("dryRun is %q, want true or false", web.Clip(text))
 	}
 }

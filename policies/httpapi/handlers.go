@@ -33,7 +33,7 @@ func (h *Handlers) list(w http.ResponseWriter, r *http.Request, p web.Params) er
 	}
 	for _, name := range []string{"prefix", "after"} {
 		if !prefixForm.MatchString(p[name]) {
-			return badRequest("%s is %q, want what keys have: at most %d visible ASCII characters without spaces", name,
+			return web.BadRequest("%s is %q, want what keys have: at most %d visible ASCII characters without spaces", name,
 				web.Clip(p[name]), policies.MaxKey)
 		}
 	}
@@ -84,7 +84,7 @@ func (h *Handlers) create(w http.ResponseWriter, r *http.Request, p web.Params) 
 	case err != nil:
 		return err
 	case given == nil:
-		return badRequest("key is missing")
+		return web.BadRequest("key is missing")
 	}
 	key, err := keyOf(*given)
 	if err != nil {
@@ -116,7 +116,7 @@ func (h *Handlers) update(w http.ResponseWriter, r *http.Request, p web.Params) 
 	}
 	if given != nil {
 		if in, err := keyOf(*given); err != nil || in != key {
-			return badRequest("key is %q, and the path names %q: a policy keeps its key", web.Clip(*given), web.Clip(key))
+			return web.BadRequest("key is %q, and the path names %q: a policy keeps its key", web.Clip(*given), web.Clip(key))
 		}
 	}
 	edit := table.Edit{Key: key, If: table.IfPresent}

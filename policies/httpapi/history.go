@@ -56,7 +56,7 @@ func number(name string, p web.Params) (int64, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || n < 1 || n > maxNumber {
-		return 0, badRequest("%s is %q, want what a page gave as next: a whole number from 1 to %d", name, web.Clip(text),
+		return 0, web.BadRequest("%s is %q, want what a page gave as next: a whole number from 1 to %d", name, web.Clip(text),
 			int64(maxNumber))
 	}
 	return int64(n), nil

@@ -8,6 +8,7 @@ package httpapi
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/headgate-rls/headgate/policies/table"
@@ -23,8 +24,10 @@ type editor interface {
 	Apply(ctx context.Context, edits []table.Edit, by string, dryRun bool) ([]table.Outcome, error)
 }
 
-// Handlers are the HTTP handlers of policies.
+// Handlers are the HTTP handlers of policies. They answer requests whose paths begin with /admin/. A guard must stand
+// in front of them.
 type Handlers struct {
+	http.Handler
 	// Used reports whether a rule in force looks a policy with a key up. Answers about other policies have a warning;
 	// if it is nil, none has.
 	Used func(key string) bool
@@ -42,9 +45,4 @@ func (h *Handlers) warn(p *policyAnswer) *policyAnswer {
 		p.Warning = unused
 	}
 	return p
-}
-
-// New returns the handlers. Each change and each failure is one line of the log.
-func New(editor *table.Editor, log *slog.Logger) *Handlers {
-	return &Handlers{editor: editor, log: log}
 }

@@ -1,11 +1,12 @@
 package httpapi
 
 import (
-	"context"
-	_ "embed" // the OpenAPI document
+	"embed"
+	"log/slog"
 	"net/http"
 
 	"github.com/headgate-rls/headgate/internal/kit/web"
+	"github.com/headgate-rls/headgate/policies/table"
 )
 
 //go:embed openapi.json
@@ -27,12 +28,27 @@ func (h *Handlers) routes() []web.Route {
 	}
 }
 
-// ServeHTTP answers requests whose paths begin with /admin/. A guard must stand in front of it.
-func (h *Handlers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), timeout)
-	defer cancel()
-	r = r.WithContext(ctx)
-	if err := web.Dispatch(h.routes(), "/admin/openapi.json", w, r); err != nil {
-		h.fail(w, r, err)
+// New returns the handlers. Each change and each failure is one line of the log.
+func New(editor *table.Editor, log *slog.Logger) *Handlers {
+	h := &Handlers{editor: editor, log: log}
+	h.Handler = web.Serve(h.routes(), "/admin/openapi.json", timeout, h.fail)
+	return h
+}
+
+//go:embed page
+var page embed.FS
+
+// Page returns the handler of /policies, the page that searches and changes policies. It has no secrets
+// and needs no guard: what it asks for does.
+func Page() http.Handler {
+	mux := http.NewServeMux()
+	index, files := web.Page(page)
+	mux.Handle("GET /policies", index)
+	for name, serve := range files {
+		mux.Handle("GET /policies/"+name, serve)
 	}
+	mux.HandleFunc("/policies/", func(w http.ResponseWriter, _ *http.Request) {
+		web.Error(w, http.StatusNotFound, "the page of policies is at /policies")
+	})
+	return mux
 }

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/headgate-rls/headgate/backends"
@@ -51,8 +50,4 @@ func (h *Handlers) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 	}
 	web.Error(w, status, message)
-}
-
-func refuse(status int, format string, args ...any) error {
-	return &web.RequestError{Status: status, Message: fmt.Sprintf(format, args...)}
 }

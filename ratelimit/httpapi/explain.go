@@ -113,7 +113,7 @@ func (h *Handlers) explain(w http.ResponseWriter, r *http.Request, p web.Params)
 	e, x, err := Explain(r.Context(), h.Service, d.domain, d.entries)
 	var call *ratelimit.Error
 	if errors.As(err, &call) && call.Invalid() {
-		return refuse(http.StatusBadRequest, "%s", web.Clip(call.Message))
+		return web.BadRequest("%s", web.Clip(call.Message))
 	}
 	if err != nil {
 		return err
@@ -165,13 +165,13 @@ func (h *Handlers) asked(r *http.Request, p web.Params) (d descriptor, refusal *
 	}
 	switch {
 	case given != 1 || (p["domain"] != "") != (p["descriptor"] != ""):
-		return d, nil, refuse(http.StatusBadRequest, "give domain and descriptor, or key, or request_id")
+		return d, nil, web.BadRequest("give domain and descriptor, or key, or request_id")
 	case len(p["descriptor"]) > maxKey || len(p["domain"]) > maxKey || len(p["request_id"]) > maxKey:
-		return d, nil, refuse(http.StatusBadRequest, "a parameter has more than %d bytes", maxKey)
+		return d, nil, web.BadRequest("a parameter has more than %d bytes", maxKey)
 	case p["descriptor"] != "":
 		entries, err := Entries(p["descriptor"])
 		if err != nil {
-			return d, nil, refuse(http.StatusBadRequest, "descriptor: %s", web.Clip(err.Error()))
+			return d, nil, web.BadRequest("descriptor: %s", web.Clip(err.Error()))
 		}
 		return descriptor{descriptors.Name(p["domain"], entries), p["domain"], entries}, nil, nil
 	case p["key"] != "":
@@ -189,7 +189,7 @@ func (h *Handlers) asked(r *http.Request, p web.Params) (d descriptor, refusal *
 	if len(list) > 0 {
 		since = fmt.Sprintf("they begin at %s", list[len(list)-1].At.UTC().Format(time.RFC3339))
 	}
-	return d, nil, refuse(http.StatusNotFound, "no refusal of the request %s is among the last ones of this replica "+
+	return d, nil, web.Refuse(http.StatusNotFound, "no refusal of the request %s is among the last ones of this replica "+
 		"(%s); of a flood only some are kept, and no requests that pass", web.Clip(p["request_id"]), since)
 }
 
@@ -217,7 +217,7 @@ func (h *Handlers) keyNamed(ctx context.Context, given string) (descriptor, erro
 		}
 	}
 	if name == "" {
-		return descriptor{}, refuse(http.StatusNotFound, "no key with the hash %s was refused or near a limit lately",
+		return descriptor{}, web.Refuse(http.StatusNotFound, "no key with the hash %s was refused or near a limit lately",
 			web.Clip(given))
 	}
 	return keyOf(name)

@@ -26,16 +26,16 @@ type descriptor struct {
 // directories could reach another key than was meant, and is refused.
 func keyOf(given string) (d descriptor, err error) {
 	if len(given) > maxKey {
-		return d, refuse(http.StatusBadRequest, "the key has %d bytes, more than %d", len(given), maxKey)
+		return d, web.BadRequest("the key has %d bytes, more than %d", len(given), maxKey)
 	}
 	for segment := range strings.SplitSeq(given, "/") {
 		if segment == "." || segment == ".." {
-			return d, refuse(http.StatusBadRequest, "the key %s has %q between slashes, which paths of URLs cannot have",
+			return d, web.BadRequest("the key %s has %q between slashes, which paths of URLs cannot have",
 				web.Clip(given), segment)
 		}
 	}
 	if d.domain, d.entries, err = parseName(given); err != nil {
-		return d, refuse(http.StatusBadRequest, "%s", web.Clip(err.Error()))
+		return d, web.BadRequest("%s", web.Clip(err.Error()))
 	}
 	d.name = descriptors.Name(d.domain, d.entries)
 	return d, nil
@@ -63,7 +63,7 @@ func (h *Handlers) ofPolicy(key string) (d descriptor, err error) {
 		}
 		found.name = descriptors.Name(found.domain, found.entries)
 		if d.name != "" && d.name != found.name {
-			return descriptor{}, refuse(http.StatusConflict, "the policy %s is of several keys, such as %s and %s: name one",
+			return descriptor{}, web.Refuse(http.StatusConflict, "the policy %s is of several keys, such as %s and %s: name one",
 				web.Clip(key), web.Clip(d.name), web.Clip(found.name))
 		}
 		d = found

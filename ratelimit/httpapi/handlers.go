@@ -111,12 +111,12 @@ func (h *Handlers) list(w http.ResponseWriter, r *http.Request, p web.Params) er
 	case h.listing <- struct{}{}:
 		defer func() { <-h.listing }()
 	case <-r.Context().Done():
-		return refuse(http.StatusServiceUnavailable, "keys are being listed for others; list them later")
+		return web.Refuse(http.StatusServiceUnavailable, "keys are being listed for others; list them later")
 	}
 	keys, next, err := h.List(r.Context(), p["after"], n)
 	switch {
 	case errors.Is(err, backends.ErrInvalid):
-		return refuse(http.StatusBadRequest, "after is %q, which no page has given as next", web.Clip(p["after"]))
+		return web.BadRequest("after is %q, which no page has given as next", web.Clip(p["after"]))
 	case err != nil:
 		return err
 	}
@@ -204,10 +204,10 @@ func (h *Handlers) find(ctx context.Context, p web.Params) (d descriptor, usages
 	case err != nil:
 		return d, nil, err
 	case len(all[0]) == 0:
-		return d, nil, refuse(http.StatusNotFound, "no limit applies to %s", web.Clip(h.shown(d.name)))
+		return d, nil, web.Refuse(http.StatusNotFound, "no limit applies to %s", web.Clip(h.shown(d.name)))
 	case answerOf(d.name, all[0]) == nil:
 		u := &all[0][0]
-		return d, nil, refuse(http.StatusNotFound, "nothing is counted under %s; the limit of the rule %s is %v",
+		return d, nil, web.Refuse(http.StatusNotFound, "nothing is counted under %s; the limit of the rule %s is %v",
 			web.Clip(h.shown(d.name)), u.Rule, u.Limit)
 	}
 	return d, all[0], nil
@@ -225,14 +225,14 @@ func (h *Handlers) get(w http.ResponseWriter, r *http.Request, p web.Params) err
 // reset forgets what is counted under a key, but for requests in flight.
 func (h *Handlers) reset(w http.ResponseWriter, r *http.Request, p web.Params) error {
 	if r.ContentLength != 0 {
-		return refuse(http.StatusBadRequest, "a reset has no body")
+		return web.BadRequest("a reset has no body")
 	}
 	d, usages, err := h.find(r.Context(), p)
 	if err != nil {
 		return err
 	}
 	if !counted(usages, func(l *limit.Limit) bool { return !l.Is(limit.Leased) }) {
-		return refuse(http.StatusConflict, "under %s only requests in flight are counted; they end by themselves",
+		return web.Refuse(http.StatusConflict, "under %s only requests in flight are counted; they end by themselves",
 			web.Clip(h.shown(d.name)))
 	}
 	// A client that hangs up must not leave open whether the key is reset.

@@ -8,6 +8,7 @@ package httpapi
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
@@ -37,15 +38,14 @@ type Config struct {
 	HashKeys bool
 }
 
-// Handlers are the HTTP handlers of counters.
+// Handlers are the HTTP handlers of counters. They answer requests whose paths begin with /admin/. A guard must stand
+// in front of them.
 type Handlers struct {
+	http.Handler
 	Config
 	listing chan struct{} // has an element while keys are listed
 	peeks   peeker
 }
-
-// New returns the handlers. Each reset and each failure is one line of the log.
-func New(c Config) *Handlers { return &Handlers{Config: c, listing: make(chan struct{}, 1)} }
 
 // shown is a key as answers have it.
 func (h *Handlers) shown(name string) string {

@@ -1,8 +1,7 @@
 package httpapi
 
 import (
-	"context"
-	_ "embed" // the OpenAPI document
+	"embed"
 	"net/http"
 
 	"github.com/headgate-rls/headgate/internal/kit/web"
@@ -31,12 +30,28 @@ func (h *Handlers) routes() []web.Route {
 	}
 }
 
-// ServeHTTP answers requests whose paths begin with /admin/. A guard must stand in front of it.
-func (h *Handlers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), timeout)
-	defer cancel()
-	r = r.WithContext(ctx)
-	if err := web.Dispatch(h.routes(), "/admin/openapi.json", w, r); err != nil {
-		h.fail(w, r, err)
+// New returns the handlers. Each reset and each failure is one line of the log.
+func New(c Config) *Handlers {
+	h := &Handlers{Config: c, listing: make(chan struct{}, 1)}
+	h.Handler = web.Serve(h.routes(), "/admin/openapi.json", timeout, h.fail)
+	return h
+}
+
+//go:embed page
+var page embed.FS
+
+// Page returns the handler of / and /limits, the pages that show how the service is and who is limited. They have no
+// secrets and need no guard: what they ask for does.
+func Page() http.Handler {
+	mux := http.NewServeMux()
+	index, files := web.Page(page)
+	mux.Handle("GET /{$}", index)
+	mux.Handle("GET /limits", index)
+	for name, serve := range files {
+		mux.Handle("GET /limits/"+name, serve)
 	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		web.Error(w, http.StatusNotFound, "the pages are at / and /limits")
+	})
+	return mux
 }

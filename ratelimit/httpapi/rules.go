@@ -73,11 +73,11 @@ func (h *Handlers) rules(w http.ResponseWriter, r *http.Request, p web.Params) e
 	after := 0
 	if text := p["after"]; text != "" {
 		if after, err = strconv.Atoi(text); err != nil || after < 1 {
-			return refuse(http.StatusBadRequest, "after is %q, which no page has given as next", web.Clip(text))
+			return web.BadRequest("after is %q, which no page has given as next", web.Clip(text))
 		}
 	}
 	if len(p["domain"]) > maxKey {
-		return refuse(http.StatusBadRequest, "the domain has %d bytes, more than %d", len(p["domain"]), maxKey)
+		return web.BadRequest("the domain has %d bytes, more than %d", len(p["domain"]), maxKey)
 	}
 	list := RuleRows(h.Service.Rules())
 	if domain := p["domain"]; domain != "" {

@@ -88,7 +88,7 @@ func (h *Handlers) top(w http.ResponseWriter, r *http.Request, p web.Params) err
 	case "near":
 		by, answer.By = fleet.Near, "near"
 	default:
-		return refuse(http.StatusBadRequest, "by is %q, want refused or near", web.Clip(p["by"]))
+		return web.BadRequest("by is %q, want refused or near", web.Clip(p["by"]))
 	}
 	t := h.Fleet.Top(r.Context(), by, minutes, n)
 	answer.Exact, answer.Keys = t.Exact, []KeyAnswer{}
@@ -112,7 +112,7 @@ func windowOf(p web.Params) (minutes int, err error) {
 	}
 	d, err := units.ParseDuration(text)
 	if err != nil || d < time.Minute || d > fleet.Minutes*time.Minute || d%time.Minute != 0 {
-		return 0, refuse(http.StatusBadRequest, "window is %q, want whole minutes from 1m to %dm", web.Clip(text),
+		return 0, web.BadRequest("window is %q, want whole minutes from 1m to %dm", web.Clip(text),
 			fleet.Minutes)
 	}
 	return int(d / time.Minute), nil

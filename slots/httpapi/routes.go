@@ -1,11 +1,17 @@
 package httpapi
 
 import (
-	"context"
+	"embed"
 	"net/http"
 
 	"github.com/headgate-rls/headgate/internal/kit/web"
 )
+
+//go:embed page
+var page embed.FS
+
+//go:embed openapi.json
+var openAPI []byte
 
 // API returns the handler of /api/v1/… and of the page /slots and what is below it.
 func (h *Handlers) API() http.Handler { return h.serve(h.apiRoutes()) }
@@ -21,8 +27,9 @@ func (h *Handlers) apiRoutes() []web.Route {
 		{Method: "GET", Path: "/api/v1/slots/{eventId}", Handle: h.getSlot},
 		{Method: "GET", Path: "/api/v1/configs", Handle: h.getConfigs},
 		{Method: "GET", Path: "/api/v1/windows", Query: []string{"config", "from", "limit"}, Handle: h.getWindows},
-		{Method: "GET", Path: "/api/v1/openapi.json", Handle: file("application/json", openAPI)},
-	}, h.pageRoutes()...)
+		{Method: "GET", Path: "/api/v1/openapi.json",
+			Handle: static(web.Static("application/json", openAPI))},
+	}, pageRoutes()...)
 }
 
 func (h *Handlers) adminRoutes() []web.Route {
@@ -40,14 +47,23 @@ const (
 	maxBatch = 512 << 10
 )
 
-// serve returns a handler that does the routes.
+// pageRoutes are those of the page and of its files, which the document has, too.
+func pageRoutes() []web.Route {
+	index, files := web.Page(page)
+	routes := []web.Route{{Method: "GET", Path: "/slots", Handle: static(index)}}
+	for _, name := range []string{"app.js", "app.css", "look.css", "icon.svg"} {
+		routes = append(routes, web.Route{Method: "GET", Path: "/slots/" + name, Handle: static(files[name])})
+	}
+	return routes
+}
+
+func static(serve http.HandlerFunc) func(http.ResponseWriter, *http.Request, web.Params) error {
+	return func(w http.ResponseWriter, r *http.Request, _ web.Params) error {
+		serve(w, r)
+		return nil
+	}
+}
+
 func (h *Handlers) serve(routes []web.Route) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), h.timeout)
-		defer cancel()
-		r = r.WithContext(ctx)
-		if err := web.Dispatch(routes, "/api/v1/openapi.json", w, r); err != nil {
-			h.fail(w, r, err)
-		}
-	})
+	return web.Serve(routes, "/api/v1/openapi.json", h.timeout, h.fail)
 }

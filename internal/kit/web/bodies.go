@@ -44,7 +44,7 @@ type countedBody struct {
 	size    int // bytes read
 }
 
-var errNoRoom = refuse(http.StatusServiceUnavailable, "too many bytes of requests are in memory; try again later")
+var errNoRoom = Refuse(http.StatusServiceUnavailable, "too many bytes of requests are in memory; try again later")
 
 // Read implements io.Reader. It fails if there is no room for what it has read.
 func (c *countedBody) Read(p []byte) (int, error) {

@@ -55,10 +55,12 @@ type RequestError struct {
 
 func (e *RequestError) Error() string { return e.Message }
 
-func refuse(status int, format string, args ...any) error {
+// Refuse returns a *RequestError.
+func Refuse(status int, format string, args ...any) error {
 	return &RequestError{Status: status, Message: fmt.Sprintf(format, args...)}
 }
 
-func badRequest(format string, args ...any) error {
-	return refuse(http.StatusBadRequest, format, args...)
+// BadRequest is Refuse with the status 400.
+func BadRequest(format string, args ...any) error {
+	return Refuse(http.StatusBadRequest, format, args...)
 }

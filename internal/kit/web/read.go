@@ -68,11 +68,11 @@ func checkContentType(h http.Header) error {
 	kind, param, err := mime.ParseMediaType(h.Get("Content-Type"))
 	charset := param["charset"]
 	if err != nil || kind != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
-		return refuse(http.StatusUnsupportedMediaType, "the header Content-Type is %q, want application/json",
+		return Refuse(http.StatusUnsupportedMediaType, "the header Content-Type is %q, want application/json",
 			h.Get("Content-Type"))
 	}
 	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return refuse(http.StatusUnsupportedMediaType, "the header Content-Encoding is %q, but bodies must not be encoded", e)
+		return Refuse(http.StatusUnsupportedMediaType, "the header Content-Encoding is %q, but bodies must not be encoded", e)
 	}
 	return nil
 }
@@ -82,11 +82,11 @@ func bodyError(err error, limit int64) error {
 	case errors.Is(err, errNoRoom):
 		return errNoRoom
 	case errors.As(err, new(*http.MaxBytesError)):
-		return refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", limit)
+		return Refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return refuse(http.StatusRequestTimeout, "the body did not arrive in time")
+		return Refuse(http.StatusRequestTimeout, "the body did not arrive in time")
 	}
-	return badRequest("the body could not be read to its end")
+	return BadRequest("the body could not be read to its end")
 }
 
 // Decode reads a text of JSON as [ReadJSON] reads the body of a request.
@@ -94,30 +94,30 @@ func Decode(text []byte, v any) error { return decode(text, v, nil) }
 
 func decode(body []byte, v any, ignored *ignored) error {
 	if !utf8.Valid(body) {
-		return badRequest("the body is not valid UTF-8")
+		return BadRequest("the body is not valid UTF-8")
 	}
 	if len(strings.TrimLeft(string(body), " \t\r\n")) == 0 {
-		return badRequest("the body is empty, want a JSON object")
+		return BadRequest("the body is empty, want a JSON object")
 	}
 	var whole json.RawMessage
 	if err := json.Unmarshal(body, &whole); err != nil {
 		return syntaxError(err, len(body))
 	}
 	if at := loneSurrogate(body); at >= 0 {
-		return badRequest("the body has half of a surrogate pair at byte %d: write the whole character", at)
+		return BadRequest("the body has half of a surrogate pair at byte %d: write the whole character", at)
 	}
 	if err := newChecker(body, ignored).value("", reflect.TypeOf(v).Elem()); err != nil {
 		return err
 	}
 	if err := json.Unmarshal(body, v); err != nil { // the checker has let something pass
-		return badRequest("the body does not fit: %v", err)
+		return BadRequest("the body does not fit: %v", err)
 	}
 	return nil
 }
 
 func syntaxError(err error, length int) error {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return badRequest("the body is not a JSON object: %v, at byte %d of %d", err, syntax.Offset, length)
+		return BadRequest("the body is not a JSON object: %v, at byte %d of %d", err, syntax.Offset, length)
 	}
-	return badRequest("the body is not a JSON object: %v", err)
+	return BadRequest("the body is not a JSON object: %v", err)
 }

@@ -1,11 +1,13 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // A Route is one operation of an API, as it is in its OpenAPI document.
@@ -40,14 +42,27 @@ func Dispatch(routes []Route, document string, w http.ResponseWriter, r *http.Re
 		}
 	}
 	if len(allowed) == 0 {
-		return refuse(http.StatusNotFound, "there is nothing at this path; %s tells what there is", document)
+		return Refuse(http.StatusNotFound, "there is nothing at this path; %s tells what there is", document)
 	}
 	if slices.Contains(allowed, http.MethodGet) {
 		allowed = append(allowed, http.MethodHead)
 	}
 	list := strings.Join(allowed, ", ")
 	w.Header().Set("Allow", list)
-	return refuse(http.StatusMethodNotAllowed, "this path has no %s, but %s", r.Method, list)
+	return Refuse(http.StatusMethodNotAllowed, "this path has no %s, but %s", r.Method, list)
+}
+
+// Serve returns a handler that does the routes, each request within a time, and has fail answer with their errors.
+func Serve(routes []Route, document string, within time.Duration,
+	fail func(w http.ResponseWriter, r *http.Request, err error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), within)
+		defer cancel()
+		r = r.WithContext(ctx)
+		if err := Dispatch(routes, document, w, r); err != nil {
+			fail(w, r, err)
+		}
+	})
 }
 
 // Match compares the path of a request, escaped as it was sent, with that of the route, and returns
@@ -75,16 +90,16 @@ func (route *Route) Match(r *http.Request) (Params, bool) {
 func readQuery(raw string, known []string, p Params) error {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return badRequest("the query of the URL cannot be read: write &, ; and %% in values as %%26, %%3B and %%25")
+		return BadRequest("the query of the URL cannot be read: write &, ; and %% in values as %%26, %%3B and %%25")
 	}
 	for name, list := range values {
 		switch {
 		case !slices.Contains(known, name):
-			return badRequest("%s is an unknown parameter; known: %s", Clip(name), orNone(known))
+			return BadRequest("%s is an unknown parameter; known: %s", Clip(name), orNone(known))
 		case len(list) > 1:
-			return badRequest("%s is given %d times", name, len(list))
+			return BadRequest("%s is given %d times", name, len(list))
 		case list[0] == "":
-			return badRequest("%s must not be empty: leave it out instead", name)
+			return BadRequest("%s must not be empty: leave it out instead", name)
 		}
 		p[name] = list[0]
 	}
@@ -106,7 +121,7 @@ func (p Params) Limit(standard, most int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > most || strings.HasPrefix(text, "+") {
-		return 0, badRequest("limit is %q, want a whole number from 1 to %d", Clip(text), most)
+		return 0, BadRequest("limit is %q, want a whole number from 1 to %d", Clip(text), most)
 	}
 	return n, nil
 }

@@ -62,7 +62,7 @@ var raw = reflect.TypeFor[json.RawMessage]()
 func (c checker) value(path string, t reflect.Type) error {
 	token, err := c.Token()
 	if err != nil {
-		return badRequest("the body is not a JSON object: %v", err)
+		return BadRequest("the body is not a JSON object: %v", err)
 	}
 	if _, opens := token.(json.Delim); opens {
 		if c.depth++; c.depth > maxDepth {
@@ -92,7 +92,7 @@ func (c checker) object(path string, t reflect.Type) error {
 	for c.More() {
 		token, err := c.Token()
 		if err != nil {
-			return badRequest("the body is not a JSON object: %v", err)
+			return BadRequest("the body is not a JSON object: %v", err)
 		}
 		name, _ := token.(string)
 		inner := join(path, name)
@@ -162,7 +162,7 @@ func (c checker) array(path string, t reflect.Type) error {
 // bad is about the value that was just read.
 func (c checker) bad(path, format string, args ...any) error {
 	path = cmp.Or(path, "the body")
-	return badRequest("%s %s (at byte %d)", Clip(path), fmt.Sprintf(format, args...), c.InputOffset())
+	return BadRequest("%s %s (at byte %d)", Clip(path), fmt.Sprintf(format, args...), c.InputOffset())
 }
 
 // Clip bounds what an answer or a log repeats of a request: a text of the client's
