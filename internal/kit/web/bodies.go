@@ -21,15 +21,12 @@ const (
 	grown = 2
 )
 
-// bodies count the bytes of requests in flight.
-type bodies struct{ pool *memory.Pool }
-
-// bound hands on requests whose bodies count.
-func (b *bodies) bound(next http.Handler) http.Handler {
+// boundBodies hands on requests whose bodies count in a pool.
+func boundBodies(pool *memory.Pool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody {
 			c := &countedBody{ReadCloser: r.Body}
-			c.account.Pool = b.pool
+			c.account.Pool = pool
 			defer c.giveBack()
 			r.Body = c
 		}

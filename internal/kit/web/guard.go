@@ -43,13 +43,9 @@ var ErrUnverified = errors.New("the JWT cannot be verified at the moment")
 // A Guard stands in front of admin paths, and of others that need the same. Without a token and without
 // certificates it admits nobody.
 type Guard struct {
-	tokens       []token
-	verify       func(ctx context.Context, token string) (subject string, err error)
-	networks     []netip.Prefix
-	setting      string
-	certificates bool
-	origin       *http.CrossOriginProtection
-	refusals     *Refusals
+	c      GuardConfig // without the tokens
+	tokens []token
+	origin *http.CrossOriginProtection
 }
 
 // A token is kept as its SHA-256 only, beside the name that logs have for its user.
@@ -61,12 +57,10 @@ type token struct {
 // NewGuard returns a guard. It is an error if a token has characters that a
 // header cannot carry, such as the line end of a file; the error does not show the token.
 func NewGuard(c GuardConfig) (*Guard, error) {
-	g := &Guard{
-		verify: c.Verify, networks: c.Networks, setting: c.setting(), certificates: c.ClientCertificates,
-		origin: http.NewCrossOriginProtection(), refusals: c.Refusals,
-	}
+	c.Setting = cmp.Or(c.Setting, "HEADGATE_ADMIN_TOKEN")
+	g := &Guard{origin: http.NewCrossOriginProtection()}
 	if c.Token != "" {
-		if err := g.add(c.Token, "admin-token", c.setting()); err != nil {
+		if err := g.add(c.Token, "admin-token", c.Setting); err != nil {
 			return nil, err
 		}
 	}
@@ -75,6 +69,8 @@ func NewGuard(c GuardConfig) (*Guard, error) {
 			return nil, err
 		}
 	}
+	c.Token, c.Named = "", nil
+	g.c = c
 	return g, nil
 }
 
@@ -91,15 +87,13 @@ func (g *Guard) add(text, caller, where string) error {
 	return nil
 }
 
-func (c GuardConfig) setting() string { return cmp.Or(c.Setting, "HEADGATE_ADMIN_TOKEN") }
-
 // Wrap returns a handler that passes to next the requests that the guard lets in. It answers the
 // rest with 401; with 403 if they come from a network that is not allowed, or from a browser on
 // behalf of another site; and with 503 if the guard cannot check their credentials at the moment.
 func (g *Guard) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		refuse := func(code int, reason, text string) {
-			g.refusals.note(r, code, reason)
+			g.c.Refusals.note(r, code, reason)
 			Error(w, code, text)
 		}
 		if !g.reachable(r.RemoteAddr) {
@@ -174,7 +168,7 @@ func printable(name string) string {
 
 // reachable reports whether requests from an address are let in.
 func (g *Guard) reachable(remote string) bool {
-	if len(g.networks) == 0 {
+	if len(g.c.Networks) == 0 {
 		return true
 	}
 	from, err := netip.ParseAddrPort(remote)
@@ -182,12 +176,12 @@ func (g *Guard) reachable(remote string) bool {
 		return remote == "" || strings.HasPrefix(remote, "@") || strings.HasPrefix(remote, "/") // a Unix socket
 	}
 	ip := from.Addr().Unmap().WithZone("")
-	return slices.ContainsFunc(g.networks, func(n netip.Prefix) bool { return n.Contains(ip) })
+	return slices.ContainsFunc(g.c.Networks, func(n netip.Prefix) bool { return n.Contains(ip) })
 }
 
 // admits returns who sent a request that may pass, or why it may not: in a word, and for the caller.
 func (g *Guard) admits(r *http.Request) (caller, reason string, err error) {
-	if g.certificates && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+	if g.c.ClientCertificates && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		return certificateCaller(r.TLS.VerifiedChains[0][0]), "", nil
 	}
 	values := r.Header.Values("Authorization")
@@ -210,10 +204,10 @@ func (g *Guard) admits(r *http.Request) (caller, reason string, err error) {
 	switch {
 	case caller != "":
 		return caller, "", nil
-	case g.verify == nil || strings.Count(text, ".") != 2:
+	case g.c.Verify == nil || strings.Count(text, ".") != 2:
 		return "", "wrong token", g.wrong()
 	}
-	subject, err := g.verify(r.Context(), text)
+	subject, err := g.c.Verify(r.Context(), text)
 	switch {
 	case errors.Is(err, ErrUnverified):
 		return "", "", err
@@ -234,13 +228,13 @@ func (g *Guard) wrong() error {
 // refusal says what a request needs.
 func (g *Guard) refusal() error {
 	switch {
-	case len(g.tokens) > 0 && g.verify != nil:
-		return errors.New("this path needs the token in " + g.setting + " or a JWT, as Authorization: Bearer")
+	case len(g.tokens) > 0 && g.c.Verify != nil:
+		return errors.New("this path needs the token in " + g.c.Setting + " or a JWT, as Authorization: Bearer")
 	case len(g.tokens) > 0:
-		return errors.New("this path needs the token in " + g.setting + ", as Authorization: Bearer")
-	case g.verify != nil:
+		return errors.New("this path needs the token in " + g.c.Setting + ", as Authorization: Bearer")
+	case g.c.Verify != nil:
 		return errors.New("this path needs a JWT, as Authorization: Bearer")
-	case g.certificates:
+	case g.c.ClientCertificates:
 		return errors.New("this path needs a client certificate: use the --admin address, whose clients show one")
 	}
 	return errors.New("the admin API is disabled: set HEADGATE_ADMIN_TOKEN and send it as Authorization: Bearer, " +

@@ -39,7 +39,7 @@ func (b Bounds) NewServer(h http.Handler, write time.Duration, log *slog.Logger)
 		h = b.Turns.bound(h)
 	}
 	return &http.Server{
-		Handler:           (&bodies{b.Memory}).bound(h),
+		Handler:           boundBodies(b.Memory, h),
 		ConnState:         newConns(b.Connections, b.Stats).changed,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
