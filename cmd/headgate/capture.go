@@ -11,7 +11,7 @@ import (
 )
 
 func captureCommand() *cobra.Command {
-	var api client.Admin
+	var api client.API
 	var period time.Duration
 	var sample, hash string
 	cmd := &cobra.Command{
@@ -46,6 +46,6 @@ It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client c
 	cmd.Flags().StringVar(&sample, "sample", "", "`part` of the keys to capture, such as 0.1 (default: all)")
 	cmd.Flags().StringVar(&hash, "hash", "", "`keys` of entries whose values are hashed, with commas between them; * "+
 		"for all")
-	defineSlotsClient(cmd, &api.Slots, client.AdminURL())
+	defineAPI(cmd, &api, client.AdminURL())
 	return cmd
 }

@@ -23,9 +23,9 @@ func defineClient(cmd *cobra.Command, opt *client.Options) {
 	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
 }
 
-// defineSlotsClient adds the flags of a command that asks the HTTP API of slots; url is
-// where it is unless they say otherwise.
-func defineSlotsClient(cmd *cobra.Command, api *client.Slots, url string) {
+// defineAPI adds the flags of a command that asks the HTTP API; url is where it is
+// unless they say otherwise.
+func defineAPI(cmd *cobra.Command, api *client.API, url string) {
 	f := cmd.Flags()
 	f.StringVar(&api.Addr, "addr", url,
 		"`URL` of the service; the service's own settings in the environment change the default")

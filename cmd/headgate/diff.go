@@ -23,7 +23,7 @@ import (
 
 // diffFlags are the flags of `headgate diff`.
 type diffFlags struct {
-	api           client.Admin
+	api           client.API
 	since, failOn string
 	format        format
 	top           int
@@ -71,7 +71,7 @@ It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client c
 	f.format.define(cmd)
 	fs.BoolVar(&f.watch, "watch", false, "show it again and again")
 	fs.DurationVar(&f.every, "every", 2*time.Second, "how often, with --watch")
-	defineSlotsClient(cmd, &f.api.Slots, client.AdminURL())
+	defineAPI(cmd, &f.api, client.AdminURL())
 	return cmd
 }
 

@@ -21,7 +21,7 @@ type explainOptions struct {
 }
 
 func explainCommand() *cobra.Command {
-	var api client.Admin
+	var api client.API
 	var opt explainOptions
 	var format format
 	cmd := &cobra.Command{
@@ -48,7 +48,7 @@ not known.`,
 	f.StringVar(&opt.backend, "backend", "memory://", "`URL` of the store that keeps the counters of --rules")
 	completeBackend(cmd)
 	format.define(cmd)
-	defineSlotsClient(cmd, &api.Slots, client.AdminURL())
+	defineAPI(cmd, &api, client.AdminURL())
 	for _, other := range []string{"key", "request-id", "addr"} {
 		cmd.MarkFlagsMutuallyExclusive("rules", other)
 	}
@@ -79,7 +79,7 @@ not known.`,
 	return cmd
 }
 
-func (opt *explainOptions) explain(ctx context.Context, api *client.Admin, args []string) (*httpapi.Explained, error) {
+func (opt *explainOptions) explain(ctx context.Context, api *client.API, args []string) (*httpapi.Explained, error) {
 	if len(opt.rules) > 0 {
 		return opt.offline(ctx, args[0], strings.Join(args[1:], ","))
 	}

@@ -16,9 +16,9 @@ import (
 
 // adminCommand makes a command that shows what the admin API of a running service says: as text by show, or as JSON.
 // What show returns is how the command ends.
-func adminCommand[T any](cmd *cobra.Command, ask func(*client.Admin, *cobra.Command) (T, error),
+func adminCommand[T any](cmd *cobra.Command, ask func(*client.API, *cobra.Command) (T, error),
 	show func(io.Writer, T) error) *cobra.Command {
-	var api client.Admin
+	var api client.API
 	var format format
 	if cmd.Args == nil {
 		cmd.Args = noArgs
@@ -31,7 +31,7 @@ func adminCommand[T any](cmd *cobra.Command, ask func(*client.Admin, *cobra.Comm
 		return show(format.writer(cmd.OutOrStdout(), answer), answer)
 	}
 	format.define(cmd)
-	defineSlotsClient(cmd, &api.Slots, client.AdminURL())
+	defineAPI(cmd, &api, client.AdminURL())
 	return cmd
 }
 
@@ -43,7 +43,7 @@ func coverageCommand() *cobra.Command {
 of them a rule matched and how many none did, and why. What no rule matches is not limited.
 
 It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client certificate.`,
-	}, func(api *client.Admin, cmd *cobra.Command) ([]httpapi.ShapeAnswer, error) {
+	}, func(api *client.API, cmd *cobra.Command) ([]httpapi.ShapeAnswer, error) {
 		var answer httpapi.CoverageAnswer
 		err := api.Get(cmd.Context(), "/admin/coverage", nil, &answer)
 		return answer.Shapes, err
@@ -76,7 +76,7 @@ func reloadsCommand() *cobra.Command {
 limits that came (+), went (-) or have other figures.
 
 It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client certificate.`,
-	}, func(api *client.Admin, cmd *cobra.Command) ([]httpapi.ReloadAnswer, error) {
+	}, func(api *client.API, cmd *cobra.Command) ([]httpapi.ReloadAnswer, error) {
 		var answer httpapi.ReloadsAnswer
 		err := api.Get(cmd.Context(), "/admin/reloads", nil, &answer)
 		return answer.Reloads, err

@@ -44,8 +44,8 @@ the command returns. import needs the database.`,
 // policyStoreCommand makes a command that works on the database of policies, or on those of a running service.
 func policyStoreCommand(cmd *cobra.Command, count cobra.PositionalArgs,
 	run func(ctx context.Context, e *table.Editor, args []string) error) *cobra.Command {
-	var api client.Admin
-	return eitherCommand(cmd, policyDatabase, &api.Slots, count, func(ctx context.Context, conf *config.Config,
+	var api client.API
+	return eitherCommand(cmd, policyDatabase, &api, count, func(ctx context.Context, conf *config.Config,
 		log *slog.Logger, args []string) error {
 		if conf == nil {
 			return run(ctx, table.NewEditor(remotePolicies{api: &api, warn: cmd.ErrOrStderr()}, nil), args)

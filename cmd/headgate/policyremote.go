@@ -23,7 +23,7 @@ import (
 // does not have.
 type remotePolicies struct {
 	table.Store
-	api *client.Admin
+	api *client.API
 	// warn prints what the service warns of after a change, such as a policy that no rule uses.
 	warn io.Writer
 }

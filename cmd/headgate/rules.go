@@ -30,7 +30,7 @@ It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client c
 	}
 	domain := cmd.Flags().String("domain", "", "only the rules of this `domain`")
 	paths := cmd.Flags().StringArray("rules", nil, "show the rules in this `file or directory`, without a service")
-	adminCommand(cmd, func(api *client.Admin, cmd *cobra.Command) ([]httpapi.RuleRow, error) {
+	adminCommand(cmd, func(api *client.API, cmd *cobra.Command) ([]httpapi.RuleRow, error) {
 		if len(*paths) > 0 {
 			return rulesOfFiles(*paths, *domain)
 		}
@@ -41,7 +41,7 @@ It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client c
 }
 
 // rulesInForce returns all limits of a service, of a domain unless it is empty.
-func rulesInForce(ctx context.Context, api *client.Admin, domain string) (all []httpapi.RuleRow, err error) {
+func rulesInForce(ctx context.Context, api *client.API, domain string) (all []httpapi.RuleRow, err error) {
 	query := url.Values{"limit": {"1000"}}
 	if domain != "" {
 		query.Set("domain", domain)
@@ -105,7 +105,7 @@ func statusCommand() *cobra.Command {
 last minute. The exit code is 0 if it is ready, and 3 if it is not.
 
 It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client certificate.`,
-	}, func(api *client.Admin, cmd *cobra.Command) (s httpapi.StatusAnswer, err error) {
+	}, func(api *client.API, cmd *cobra.Command) (s httpapi.StatusAnswer, err error) {
 		err = api.Get(cmd.Context(), "/admin/status", nil, &s)
 		return s, err
 	}, showStatus)

@@ -19,7 +19,7 @@ import (
 )
 
 type slotOptions struct {
-	client.Slots
+	client.API
 	at, config string
 	format     format
 }
@@ -57,7 +57,7 @@ func slotsAssignCommand() *cobra.Command {
 func assignCommand(cmd *cobra.Command) *cobra.Command {
 	var opt slotOptions
 	opt.format.define(cmd)
-	defineSlotsClient(cmd, &opt.Slots, client.SlotsURL())
+	defineAPI(cmd, &opt.API, client.SlotsURL())
 	cmd.Flags().StringVar(&opt.at, "at", "", "earliest `time` of the slot, RFC 3339 (default: now)")
 	cmd.Flags().StringVar(&opt.config, "config", "", "`name` of the config (default: the service's default)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

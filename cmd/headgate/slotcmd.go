@@ -64,7 +64,7 @@ func settingsCommand(cmd *cobra.Command, shown []string, run func(ctx context.Co
 
 // eitherCommand makes a command that works on a database or on a running service. It uses the database that the first
 // of the settings names, unless --addr is given. It passes nil settings to run if it uses the service.
-func eitherCommand(cmd *cobra.Command, database []string, api *client.Slots, count cobra.PositionalArgs,
+func eitherCommand(cmd *cobra.Command, database []string, api *client.API, count cobra.PositionalArgs,
 	run func(ctx context.Context, conf *config.Config, log *slog.Logger, args []string) error) *cobra.Command {
 	var given []string
 	settingsCommand(cmd, database, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
@@ -83,7 +83,7 @@ func eitherCommand(cmd *cobra.Command, database []string, api *client.Slots, cou
 		given = args
 		return count(cmd, args)
 	}
-	defineSlotsClient(cmd, api, client.AdminURL())
+	defineAPI(cmd, api, client.AdminURL())
 	cmd.MarkFlagsMutuallyExclusive("addr", database[0])
 	return cmd
 }

@@ -34,8 +34,8 @@ service within a quarter of a second.`,
 
 // configCommand makes a command that works on the configs in a database of slots, or on those of a running service.
 func configCommand(cmd *cobra.Command, count cobra.PositionalArgs,
-	run func(ctx context.Context, api *client.Slots, args []string) error) *cobra.Command {
-	var api client.Slots
+	run func(ctx context.Context, api *client.API, args []string) error) *cobra.Command {
+	var api client.API
 	return eitherCommand(cmd, slotDatabase, &api, count, func(ctx context.Context, conf *config.Config, log *slog.Logger,
 		args []string) error {
 		if conf == nil {
@@ -55,7 +55,7 @@ func configListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "Print the active configs, one per line"}
 	var format format
 	format.define(cmd)
-	return configCommand(cmd, noArgs, func(ctx context.Context, api *client.Slots, _ []string) error {
+	return configCommand(cmd, noArgs, func(ctx context.Context, api *client.API, _ []string) error {
 		configs, err := api.Configs(ctx)
 		if err != nil {
 			return err
@@ -72,7 +72,7 @@ func configGetCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "get NAME", Short: "Print a config"}
 	var format format
 	format.define(cmd)
-	return configCommand(cmd, exactlyOne, func(ctx context.Context, api *client.Slots, args []string) error {
+	return configCommand(cmd, exactlyOne, func(ctx context.Context, api *client.API, args []string) error {
 		c, err := api.Config(ctx, args[0])
 		if err == nil {
 			fmt.Fprintln(format.writer(cmd.OutOrStdout(), c), c.Line())
@@ -105,7 +105,7 @@ keep their values. Assigned slots do not change. A new config needs --max and --
 	f.StringVar(&want.MaxDelay, "max-delay", "", "longest wait for a slot, as `duration` such as PT10M; empty: no bound")
 	f.StringVar(&calendar, "calendar", "", "when windows are open, as `JSON`; empty: always")
 	format.define(cmd)
-	return configCommand(cmd, exactlyOne, func(ctx context.Context, api *client.Slots, args []string) error {
+	return configCommand(cmd, exactlyOne, func(ctx context.Context, api *client.API, args []string) error {
 		if want.Calendar = json.RawMessage(calendar); calendar != "" && !json.Valid(want.Calendar) {
 			return inputError{fmt.Errorf("--calendar: %q is not JSON", calendar)}
 		}
@@ -147,7 +147,7 @@ change. The command prints the former limit.`,
 	}
 	var format format
 	format.define(cmd)
-	return configCommand(cmd, exactlyOne, func(ctx context.Context, api *client.Slots, args []string) error {
+	return configCommand(cmd, exactlyOne, func(ctx context.Context, api *client.API, args []string) error {
 		was := int64(0)
 		made, err := api.Change(ctx, args[0], func(c *client.Config, missing error) error {
 			if missing != nil {

@@ -21,7 +21,7 @@ import (
 )
 
 func topCommand() *cobra.Command {
-	var api client.Admin
+	var api client.API
 	var format format
 	cmd := &cobra.Command{
 		Use:   "top",
@@ -44,7 +44,7 @@ It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client c
 	n := f.IntP("limit", "n", 20, "most keys to show, up to 50")
 	every := f.Duration("every", 2*time.Second, "how often to draw on a terminal; 0: once")
 	format.define(cmd)
-	defineSlotsClient(cmd, &api.Slots, client.AdminURL())
+	defineAPI(cmd, &api, client.AdminURL())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *near {
 			by.value = "near"

@@ -47,7 +47,7 @@ const (
 )
 
 // Configs returns the active configs.
-func (a *Slots) Configs(ctx context.Context) ([]Config, error) {
+func (a *API) Configs(ctx context.Context) ([]Config, error) {
 	var answer struct {
 		Configs []Config `json:"configs"`
 	}
@@ -57,14 +57,14 @@ func (a *Slots) Configs(ctx context.Context) ([]Config, error) {
 
 // Config returns the active config with a name. It returns a *[Refusal] with code 404
 // if no config has that name.
-func (a *Slots) Config(ctx context.Context, name string) (c Config, err error) {
+func (a *API) Config(ctx context.Context, name string) (c Config, err error) {
 	err = a.Call(ctx, http.MethodGet, configPath+"?name="+url.QueryEscape(name), nil, &c)
 	return c, err
 }
 
 // Change reads a config, has edit change it, makes the result the active one and returns
 // that. If the config does not exist, edit gets the error as missing.
-func (a *Slots) Change(ctx context.Context, name string,
+func (a *API) Change(ctx context.Context, name string,
 	edit func(c *Config, missing error) error) (made Config, err error) {
 	c, err := a.Config(ctx, name)
 	var refusal *Refusal
