@@ -28,7 +28,7 @@ type askOptions struct {
 	count   int
 	hits    uint32
 	counted bool
-	format  format
+	format  *format
 }
 
 func askCommand() *cobra.Command {
@@ -56,7 +56,7 @@ each. "no limit" means that no limit applies; headgate explain says why. The exi
 		},
 	}
 	f := cmd.Flags()
-	opt.format.define(cmd)
+	opt.format = defineFormat(cmd)
 	defineClient(cmd, &opt.Options)
 	f.StringArrayVar(&opt.rules, "rules", nil, "evaluate the rules in this `file or directory`, without a service")
 	f.StringVar(&opt.backend, "backend", "memory://", "`URL` of the store that keeps the counters of --rules")
@@ -119,7 +119,10 @@ func (opt *askOptions) asker(ctx context.Context, domain string) (asker, func(),
 		return nil, nil, inputError{errors.New("--backend is of rules that are evaluated here: give --rules, too")}
 	}
 	if len(opt.rules) > 0 {
-		return localAsker(ctx, domain, opt.rules, opt.backend)
+		s, closer, err := localService(ctx, domain, opt.rules, opt.backend)
+		return func(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+			return transport.Answer(ctx, s, req)
+		}, closer, err
 	}
 	conn, err := opt.Dial()
 	if err != nil {
@@ -134,17 +137,6 @@ func (opt *askOptions) asker(ctx context.Context, domain string) (asker, func(),
 		return resp, nil
 	}
 	return answer, func() { _ = conn.Close() }, nil
-}
-
-// localAsker answers from rules in files and a store, such as a memory of its own.
-func localAsker(ctx context.Context, domain string, paths []string, backend string) (asker, func(), error) {
-	s, closer, err := localService(ctx, domain, paths, backend)
-	if err != nil {
-		return nil, nil, err
-	}
-	return func(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
-		return transport.Answer(ctx, s, req)
-	}, closer, nil
 }
 
 // localService decides by rules in files and a store.

@@ -18,7 +18,7 @@ import (
 )
 
 func checkCommand() *cobra.Command {
-	var format format
+	var format *format
 	var backend string
 	var merge, reference, strict bool
 	cmd := &cobra.Command{
@@ -37,11 +37,11 @@ decides differently is printed, too. Then the exit code is 3, unless it is 1.`,
 		Args: atLeast(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return check(cmd.OutOrStdout(), args, backend, rulefile.Options{MergeDomains: merge}, reference, strict,
-				&format)
+				format)
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 if there are warnings")
-	format.define(cmd)
+	format = defineFormat(cmd)
 	cmd.Flags().StringVar(&backend, "backend", "memory://",
 		"`URL` of the backend that the rules are for; check does not connect to it")
 	completeBackend(cmd)

@@ -25,7 +25,7 @@ import (
 type diffFlags struct {
 	api           client.API
 	since, failOn string
-	format        format
+	format        *format
 	top           int
 	watch         bool
 	every         time.Duration
@@ -68,7 +68,7 @@ It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client c
 	fs.IntVar(&f.top, "top", 10, "`number` of keys to show, at most 256")
 	fs.StringVar(&f.failOn, "fail-on", "", "exit with 3 if more is newly refused: newly-refused=N or newly-refused=N% "+
 		"of the requests")
-	f.format.define(cmd)
+	f.format = defineFormat(cmd)
 	fs.BoolVar(&f.watch, "watch", false, "show it again and again")
 	fs.DurationVar(&f.every, "every", 2*time.Second, "how often, with --watch")
 	defineAPI(cmd, &f.api, client.AdminURL())

@@ -23,7 +23,6 @@ type explainOptions struct {
 func explainCommand() *cobra.Command {
 	var api client.API
 	var opt explainOptions
-	var format format
 	cmd := &cobra.Command{
 		Use:   "explain DOMAIN KEY=VALUE…",
 		Short: "Say why a request is refused, or would be",
@@ -47,7 +46,7 @@ not known.`,
 	f.StringArrayVar(&opt.rules, "rules", nil, "explain by the rules in this `file or directory`, without a service")
 	f.StringVar(&opt.backend, "backend", "memory://", "`URL` of the store that keeps the counters of --rules")
 	completeBackend(cmd)
-	format.define(cmd)
+	format := defineFormat(cmd)
 	defineAPI(cmd, &api, client.AdminURL())
 	for _, other := range []string{"key", "request-id", "addr"} {
 		cmd.MarkFlagsMutuallyExclusive("rules", other)
@@ -149,8 +148,15 @@ func showExplanation(out io.Writer, e *httpapi.Explained) {
 		line("answer", "refused")
 	}
 	for _, r := range e.Refusals {
+		retry, request := "never", ""
+		if r.RetryAfterMS != nil {
+			retry = "after " + shortTime(*r.RetryAfterMS)
+		}
+		if r.RequestID != "" {
+			request = ", request " + oneWord(r.RequestID)
+		}
 		line("refused", "%s by %s, cause %s, retry %s%s", r.At.Local().Format(time.DateTime), oneWord(r.Rule), r.Cause,
-			waitText(r.RetryAfterMS), requestText(r.RequestID))
+			retry, request)
 	}
 	showSeen(out, e.Replicas, e.Note, e.Problem)
 }
@@ -175,18 +181,4 @@ func inBrackets(text string) string {
 		return ""
 	}
 	return " (" + harmless(text) + ")"
-}
-
-func waitText(ms *int64) string {
-	if ms == nil {
-		return "never"
-	}
-	return "after " + shortTime(*ms)
-}
-
-func requestText(id string) string {
-	if id == "" {
-		return ""
-	}
-	return ", request " + oneWord(id)
 }

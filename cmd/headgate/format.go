@@ -86,11 +86,11 @@ func completeBackend(cmd *cobra.Command) {
 // A format is how a command prints its answer.
 type format struct{ *enum }
 
-func (f *format) define(cmd *cobra.Command) {
-	f.enum = defineEnum(cmd, "format", formatUsage, "text", "json")
+func defineFormat(cmd *cobra.Command) *format {
+	return &format{defineEnum(cmd, "format", formatUsage, "text", "json")}
 }
 
-func (f *format) json() bool { return f.enum != nil && f.value == "json" }
+func (f *format) json() bool { return f.value == "json" }
 
 // writer returns where the text of an answer goes: to out, unless the answer is printed there as JSON.
 func (f *format) writer(out io.Writer, answer any) io.Writer {

@@ -12,7 +12,7 @@ import (
 func healthCommand() *cobra.Command {
 	var opt client.Options
 	var service string
-	var format format
+	var format *format
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Check the health of a running service",
@@ -45,7 +45,7 @@ does not answer within --timeout, or cannot be reached.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	format.define(cmd)
+	format = defineFormat(cmd)
 	defineClient(cmd, &opt)
 	f.BoolVar(&opt.Ready, "ready", false, "ask /readyz, which fails while the store does not answer; --addr is http://…")
 	f.StringVar(&service, "service", "", "`name` of the gRPC service to check (default: all)")

@@ -19,7 +19,7 @@ import (
 func adminCommand[T any](cmd *cobra.Command, ask func(*client.API, *cobra.Command) (T, error),
 	show func(io.Writer, T) error) *cobra.Command {
 	var api client.API
-	var format format
+	format := defineFormat(cmd)
 	if cmd.Args == nil {
 		cmd.Args = noArgs
 	}
@@ -30,7 +30,6 @@ func adminCommand[T any](cmd *cobra.Command, ask func(*client.API, *cobra.Comman
 		}
 		return show(format.writer(cmd.OutOrStdout(), answer), answer)
 	}
-	format.define(cmd)
 	defineAPI(cmd, &api, client.AdminURL())
 	return cmd
 }

@@ -37,8 +37,7 @@ database user who may change the schema. headgate continues a schema history of 
   headgate migrate --backend mysql://headgate@db/limits
   headgate migrate --print --slots oracle:// >schema.sql`,
 	}
-	var format format
-	format.define(cmd)
+	format := defineFormat(cmd)
 	show := cmd.Flags().Bool("print", false, "print the SQL instead of running it")
 	shown := slices.Concat([]string{"backend"}, slotDatabase, policyDatabase)
 	return settingsCommand(cmd, shown, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
@@ -69,41 +68,30 @@ type schema struct {
 	setting string // that says where
 	url     string
 	print   func(scheme string) (string, error)
-	migrate func(ctx context.Context) (applied []string, err error)
+	open    func(ctx context.Context) (migrator, error)
+}
+
+type migrator interface {
+	Migrate(ctx context.Context) (applied []string, err error)
+	Close() error
 }
 
 // schemas are those that the settings ask for.
 func schemas(conf *config.Config, log *slog.Logger) (all []schema) {
-	if conf.Slots.URL != "" {
-		all = append(all, schema{"slots", conf.Slots.URL, sqlstore.Print, func(ctx context.Context) ([]string, error) {
-			db, err := server.OpenDatabase(&conf.Slots, false, log)
-			if err != nil {
-				return nil, err
-			}
-			defer db.Close()
-			return db.Migrate(ctx)
-		}})
-	}
-	if conf.Policies.URL != "" {
-		all = append(all, schema{"policies", conf.Policies.URL, policystore.Print,
-			func(ctx context.Context) ([]string, error) {
-				store, err := server.OpenPolicies(&conf.Policies, false, log)
-				if err != nil {
-					return nil, err
-				}
-				defer store.Close()
-				return store.Migrate(ctx)
-			}})
-	}
-	if stack.HasSchema(conf.Backend) {
-		all = append(all, schema{"backend", conf.Backend, backendSchema, func(ctx context.Context) ([]string, error) {
-			s, err := stack.New(ctx, conf.Backend, stack.Options{Log: log})
-			if err != nil {
-				return nil, err
-			}
-			defer s.Close()
-			return s.Migrate(ctx)
-		}})
+	for _, s := range []schema{
+		{"slots", conf.Slots.URL, sqlstore.Print, func(context.Context) (migrator, error) {
+			return server.OpenDatabase(&conf.Slots, false, log)
+		}},
+		{"policies", conf.Policies.URL, policystore.Print, func(context.Context) (migrator, error) {
+			return server.OpenPolicies(&conf.Policies, false, log)
+		}},
+		{"backend", conf.Backend, backendSchema, func(ctx context.Context) (migrator, error) {
+			return stack.New(ctx, conf.Backend, stack.Options{Log: log})
+		}},
+	} {
+		if s.url != "" && (s.setting != "backend" || stack.HasSchema(s.url)) {
+			all = append(all, s)
+		}
 	}
 	return all
 }
@@ -137,7 +125,12 @@ func (s *schema) run(ctx context.Context, w *lister, show bool) error {
 		fmt.Fprint(w.text, text)
 		return w.write(migrated{s.setting, []string{}, text})
 	}
-	applied, err := s.migrate(ctx)
+	db, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	applied, err := db.Migrate(ctx)
 	if err != nil {
 		return err
 	}

@@ -26,19 +26,15 @@ import (
 var policyDatabase = []string{"policies", "policies-username", "policies-password"}
 
 func policyCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return groupCommand(&cobra.Command{
 		Use:   "policy",
 		Short: "Show and change policies, which take the place of limits of rules",
 		Long: `Show and change the policies in the database that --policies or HEADGATE_POLICIES
 names; with --addr, or where no setting names a database, those of a running service by its
 admin API, with the token in HEADGATE_ADMIN_TOKEN. A change is in force in every service when
 the command returns. import needs the database.`,
-		Args: noCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(policySetCommand(), policyGetCommand(), policyListCommand(), policyDeleteCommand(),
-		policyImportCommand(), policyExportCommand(), policyHistoryCommand())
-	return cmd
+	}, policySetCommand(), policyGetCommand(), policyListCommand(), policyDeleteCommand(), policyImportCommand(),
+		policyExportCommand(), policyHistoryCommand())
 }
 
 // policyStoreCommand makes a command that works on the database of policies, or on those of a running service.
@@ -84,28 +80,32 @@ bucket if it has --rate, and else a sliding window.`,
 	cmd.Flags().StringVar(&g.Burst, "burst", "", "`units` that a token bucket holds; without it the number of the rate")
 	cmd.Flags().StringVar(&g.Capacity, "capacity", "", "the older --limit and --burst")
 	cmd.Flags().StringVar(&g.RefillRate, "refill", "", "the older --rate: units per second")
-	hide(cmd, "capacity", "refill")
+	for _, older := range []string{"capacity", "refill"} {
+		cmd.Flags().Lookup(older).Hidden = true
+	}
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and print what would change")
-	var format format
-	format.define(cmd)
+	format := defineFormat(cmd)
 	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *table.Editor, args []string) error {
 		figures, err := policyFigures(g)
 		if err != nil {
 			return inputError{err}
 		}
-		key, err := policies.Normalize(args[0])
+		key, err := policyKey(args)
 		if err != nil {
-			return inputError{err}
+			return err
 		}
-		return applyEdits(ctx, cmd, &format, e, []table.Edit{{Key: key, Figures: figures}}, *dryRun)
+		return applyEdits(ctx, cmd, format, e, []table.Edit{{Key: key, Figures: figures}}, *dryRun)
 	})
 }
 
-// hide keeps older flags out of help.
-func hide(cmd *cobra.Command, names ...string) {
-	for _, name := range names {
-		cmd.Flags().Lookup(name).Hidden = true
+// policyKey is the key that arguments name, "" if they name none.
+func policyKey(args []string) (key string, err error) {
+	if len(args) > 0 {
+		if key, err = policies.Normalize(args[0]); err != nil {
+			err = inputError{err}
+		}
 	}
+	return key, err
 }
 
 // policyFigures are those of the flags of `policy set`.
@@ -208,12 +208,11 @@ func policyLine(p *table.Policy) string {
 
 func policyGetCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "get KEY", Short: "Print a policy"}
-	var format format
-	format.define(cmd)
+	format := defineFormat(cmd)
 	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *table.Editor, args []string) error {
-		key, err := policies.Normalize(args[0])
+		key, err := policyKey(args)
 		if err != nil {
-			return inputError{err}
+			return err
 		}
 		p, ok, err := e.Store().Get(ctx, key)
 		switch {
@@ -252,8 +251,7 @@ func eachPolicy(ctx context.Context, store table.Store, prefix string, each func
 func policyListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "Print all policies, one per line"}
 	prefix := cmd.Flags().String("prefix", "", "print only policies whose keys begin with this `text`")
-	var format format
-	format.define(cmd)
+	format := defineFormat(cmd)
 	return policyStoreCommand(cmd, noArgs, func(ctx context.Context, e *table.Editor, _ []string) error {
 		w := format.list(cmd.OutOrStdout())
 		err := eachPolicy(ctx, e.Store(), *prefix, func(p *table.Policy) error {
@@ -270,13 +268,12 @@ func policyListCommand() *cobra.Command {
 func policyDeleteCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "delete KEY", Short: "Remove a policy, so that the next one in the order holds"}
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and print what would change")
-	var format format
-	format.define(cmd)
+	format := defineFormat(cmd)
 	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *table.Editor, args []string) error {
-		key, err := policies.Normalize(args[0])
+		key, err := policyKey(args)
 		if err != nil {
-			return inputError{err}
+			return err
 		}
-		return applyEdits(ctx, cmd, &format, e, []table.Edit{{Key: key, Remove: true, If: table.IfPresent}}, *dryRun)
+		return applyEdits(ctx, cmd, format, e, []table.Edit{{Key: key, Remove: true, If: table.IfPresent}}, *dryRun)
 	})
 }

@@ -63,8 +63,7 @@ objects with these fields. - reads the standard input.`,
 	}
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and print what would change")
 	replace := cmd.Flags().Bool("replace", false, "remove the policies that the file does not have")
-	var format format
-	format.define(cmd)
+	format := defineFormat(cmd)
 	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *table.Editor, args []string) error {
 		in := cmd.InOrStdin()
 		if args[0] != "-" {
@@ -94,7 +93,7 @@ objects with these fields. - reads the standard input.`,
 				return err
 			}
 		}
-		return applyEdits(ctx, cmd, &format, e, edits, *dryRun)
+		return applyEdits(ctx, cmd, format, e, edits, *dryRun)
 	})
 }
 

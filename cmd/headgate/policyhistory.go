@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/policies/table"
 )
 
@@ -26,21 +25,17 @@ was removed has its history, too.`,
   headgate policy history --limit 0 --format json >history.json`,
 	}
 	limit := cmd.Flags().Int("limit", 20, "print at most so many changes; 0: all that are kept")
-	var format format
-	format.define(cmd)
+	format := defineFormat(cmd)
 	return policyStoreCommand(cmd, atMostOne, func(ctx context.Context, e *table.Editor, args []string) error {
 		if *limit < 0 {
 			return inputError{errors.New("--limit: want 0 or more")}
 		}
-		key := ""
-		if len(args) > 0 {
-			var err error
-			if key, err = policies.Normalize(args[0]); err != nil {
-				return inputError{err}
-			}
+		key, err := policyKey(args)
+		if err != nil {
+			return err
 		}
 		w := format.list(cmd.OutOrStdout())
-		err := eachEntry(ctx, e.Store(), key, *limit, func(e *table.Entry) error {
+		err = eachEntry(ctx, e.Store(), key, *limit, func(e *table.Entry) error {
 			return errors.Join(writeEntry(w.text, e), w.write(e))
 		})
 		if err != nil {

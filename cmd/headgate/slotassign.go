@@ -21,7 +21,7 @@ import (
 type slotOptions struct {
 	client.API
 	at, config string
-	format     format
+	format     *format
 }
 
 const slotHelp = `
@@ -56,7 +56,7 @@ func slotsAssignCommand() *cobra.Command {
 
 func assignCommand(cmd *cobra.Command) *cobra.Command {
 	var opt slotOptions
-	opt.format.define(cmd)
+	opt.format = defineFormat(cmd)
 	defineAPI(cmd, &opt.API, client.SlotsURL())
 	cmd.Flags().StringVar(&opt.at, "at", "", "earliest `time` of the slot, RFC 3339 (default: now)")
 	cmd.Flags().StringVar(&opt.config, "config", "", "`name` of the config (default: the service's default)")

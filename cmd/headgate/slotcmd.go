@@ -21,18 +21,6 @@ import (
 	"github.com/headgate-rls/headgate/slots"
 )
 
-// databaseCommand makes a command that works on the slot database, with the
-// same settings as serve. It shows only those that matter to it.
-func databaseCommand(cmd *cobra.Command, run func(ctx context.Context, conf *config.Config,
-	log *slog.Logger) error) *cobra.Command {
-	return settingsCommand(cmd, slotDatabase, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
-		if conf.Slots.URL == "" {
-			return inputError{errors.New("no slot database: set --slots, HEADGATE_SLOTS, or slots: in the --config file")}
-		}
-		return run(ctx, conf, log)
-	})
-}
-
 // slotDatabase are the settings that say where the slot database is.
 var slotDatabase = []string{"slots", "slots-username", "slots-password"}
 
@@ -89,13 +77,15 @@ func eitherCommand(cmd *cobra.Command, database []string, api *client.API, count
 }
 
 func slotsCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "slots",
-		Short: "Ask for slots, change configs, check the slot database",
-		Args:  noCommand,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(slotsAssignCommand(), slotsConfigCommand(), reconcileCommand())
+	return groupCommand(&cobra.Command{Use: "slots", Short: "Ask for slots, change configs, check the slot database"},
+		slotsAssignCommand(), slotsConfigCommand(), reconcileCommand())
+}
+
+// groupCommand makes a command that only has others below it.
+func groupCommand(cmd *cobra.Command, below ...*cobra.Command) *cobra.Command {
+	cmd.Args = noCommand
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.AddCommand(below...)
 	return cmd
 }
 
@@ -116,10 +106,12 @@ The exit code is 0 if no window differs or all were repaired, and 3 if some diff
 	}
 	from := cmd.Flags().String("from", "", "`time` of the first window to compare, RFC 3339 (default: all)")
 	to := cmd.Flags().String("to", "", "`time` of the first window after those to compare, RFC 3339 (default: all)")
-	var format format
-	format.define(cmd)
+	format := defineFormat(cmd)
 	repair := cmd.Flags().Bool("repair", false, "correct the counters")
-	return databaseCommand(cmd, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
+	return settingsCommand(cmd, slotDatabase, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
+		if conf.Slots.URL == "" {
+			return inputError{errors.New("no slot database: set --slots, HEADGATE_SLOTS, or slots: in the --config file")}
+		}
 		span, err := parseSpan(*from, *to)
 		if err != nil {
 			return inputError{err}

@@ -18,18 +18,14 @@ import (
 )
 
 func slotsConfigCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return groupCommand(&cobra.Command{
 		Use:   "config",
 		Short: "Show and change the configs of slots",
 		Long: `Show and change the configs in the database that --slots or HEADGATE_SLOTS names; with --addr,
 or where no setting names a database, those of a running service by its admin API, with the
 token in HEADGATE_ADMIN_TOKEN or with a client certificate. A change is in force in every
 service within a quarter of a second.`,
-		Args: noCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(configListCommand(), configGetCommand(), configSetCommand(), configPauseCommand())
-	return cmd
+	}, configListCommand(), configGetCommand(), configSetCommand(), configPauseCommand())
 }
 
 // configCommand makes a command that works on the configs in a database of slots, or on those of a running service.
@@ -53,8 +49,7 @@ func configCommand(cmd *cobra.Command, count cobra.PositionalArgs,
 
 func configListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "Print the active configs, one per line"}
-	var format format
-	format.define(cmd)
+	format := defineFormat(cmd)
 	return configCommand(cmd, noArgs, func(ctx context.Context, api *client.API, _ []string) error {
 		configs, err := api.Configs(ctx)
 		if err != nil {
@@ -70,8 +65,7 @@ func configListCommand() *cobra.Command {
 
 func configGetCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "get NAME", Short: "Print a config"}
-	var format format
-	format.define(cmd)
+	format := defineFormat(cmd)
 	return configCommand(cmd, exactlyOne, func(ctx context.Context, api *client.API, args []string) error {
 		c, err := api.Config(ctx, args[0])
 		if err == nil {
@@ -82,7 +76,6 @@ func configGetCommand() *cobra.Command {
 }
 
 func configSetCommand() *cobra.Command {
-	var format format
 	var want client.Config
 	var calendar string
 	cmd := &cobra.Command{
@@ -104,7 +97,7 @@ keep their values. Assigned slots do not change. A new config needs --max and --
 	complete(cmd, "jitter", "random", "stratified")
 	f.StringVar(&want.MaxDelay, "max-delay", "", "longest wait for a slot, as `duration` such as PT10M; empty: no bound")
 	f.StringVar(&calendar, "calendar", "", "when windows are open, as `JSON`; empty: always")
-	format.define(cmd)
+	format := defineFormat(cmd)
 	return configCommand(cmd, exactlyOne, func(ctx context.Context, api *client.API, args []string) error {
 		if want.Calendar = json.RawMessage(calendar); calendar != "" && !json.Valid(want.Calendar) {
 			return inputError{fmt.Errorf("--calendar: %q is not JSON", calendar)}
@@ -145,8 +138,7 @@ func configPauseCommand() *cobra.Command {
 		Long: `Pause a config: its requests get 503 until its limit is set again. Assigned slots do not
 change. The command prints the former limit.`,
 	}
-	var format format
-	format.define(cmd)
+	format := defineFormat(cmd)
 	return configCommand(cmd, exactlyOne, func(ctx context.Context, api *client.API, args []string) error {
 		was := int64(0)
 		made, err := api.Change(ctx, args[0], func(c *client.Config, missing error) error {

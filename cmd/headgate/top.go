@@ -22,7 +22,6 @@ import (
 
 func topCommand() *cobra.Command {
 	var api client.API
-	var format format
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show who is refused most, or nearest to a limit",
@@ -43,7 +42,7 @@ It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client c
 	window := f.Duration("window", 5*time.Minute, "how far to look back, whole minutes up to 15m")
 	n := f.IntP("limit", "n", 20, "most keys to show, up to 50")
 	every := f.Duration("every", 2*time.Second, "how often to draw on a terminal; 0: once")
-	format.define(cmd)
+	format := defineFormat(cmd)
 	defineAPI(cmd, &api, client.AdminURL())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *near {

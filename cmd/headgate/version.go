@@ -13,7 +13,7 @@ import (
 var version = ""
 
 func versionCommand() *cobra.Command {
-	var format format
+	var format *format
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
@@ -25,7 +25,7 @@ func versionCommand() *cobra.Command {
 			_ = printVersion(format.writer(cmd.OutOrStdout(), answer)) // fails only if the reader is gone
 		},
 	}
-	format.define(cmd)
+	format = defineFormat(cmd)
 	return cmd
 }
 
