@@ -78,7 +78,7 @@ func (h *handlers) routes() []route {
 	return []route{
 		{http.MethodPost, "/api/config", configure},
 		{http.MethodPost, "/api/send", h.route(h.send)},
-		{http.MethodGet, "/openapi.json", http.HandlerFunc(openAPI)},
+		{http.MethodGet, "/openapi.json", web.Static("application/json", document)},
 	}
 }
 
@@ -101,8 +101,7 @@ func (h *handlers) route(handle func(http.ResponseWriter, *http.Request) error) 
 		defer cancel()
 		r = r.WithContext(ctx)
 		if r.URL.RawQuery != "" {
-			h.fail(w, r, &web.RequestError{Status: http.StatusBadRequest,
-				Message: "this path has no parameters in its URL: send a JSON object"})
+			h.fail(w, r, web.BadRequest("this path has no parameters in its URL: send a JSON object"))
 			return
 		}
 		if err := handle(w, r); err != nil {
@@ -218,12 +217,6 @@ func (h *handlers) doSend(w http.ResponseWriter, r *http.Request) (user string, 
 
 //go:embed openapi.json
 var document []byte
-
-func openAPI(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(document)
-}
 
 // retryUnavailable is when it is worth asking again after a 503.
 const retryUnavailable = "1"

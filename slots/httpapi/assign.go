@@ -67,7 +67,7 @@ func (h *Handlers) postSlot(w http.ResponseWriter, r *http.Request, _ web.Params
 	if err != nil {
 		return err
 	}
-	result, err := h.scheduler.Assign(r.Context(), req)
+	result, err := h.Scheduler.Assign(r.Context(), req)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (h *Handlers) postBatch(w http.ResponseWriter, r *http.Request, _ web.Param
 		requests, places = append(requests, req), append(places, i)
 	}
 	if len(requests) > 0 {
-		for k, b := range h.scheduler.AssignBatch(r.Context(), requests) {
+		for k, b := range h.Scheduler.AssignBatch(r.Context(), requests) {
 			results[places[k]] = h.batchResult(r, requests[k].EventID, b)
 		}
 	}

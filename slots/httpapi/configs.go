@@ -62,7 +62,7 @@ func configOf(c slots.Config) configAnswer {
 }
 
 func (h *Handlers) getConfig(w http.ResponseWriter, r *http.Request, p web.Params) error {
-	config, err := h.scheduler.Config(r.Context(), p["name"])
+	config, err := h.Scheduler.Config(r.Context(), p["name"])
 	if err != nil {
 		return asked(err, "name")
 	}
@@ -75,7 +75,7 @@ type configsAnswer struct {
 }
 
 func (h *Handlers) getConfigs(w http.ResponseWriter, r *http.Request, _ web.Params) error {
-	list, err := h.scheduler.Configs(r.Context())
+	list, err := h.Scheduler.Configs(r.Context())
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (h *Handlers) postConfig(w http.ResponseWriter, r *http.Request, _ web.Para
 	if err != nil {
 		return err
 	}
-	config, err := h.scheduler.PutConfig(r.Context(), wanted)
+	config, err := h.Scheduler.PutConfig(r.Context(), wanted)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (c *calendar) parse() (*plan.Calendar, error) {
 }
 
 func (h *Handlers) postFlush(w http.ResponseWriter, r *http.Request, _ web.Params) error {
-	if err := h.scheduler.Flush(r.Context()); err != nil {
+	if err := h.Scheduler.Flush(r.Context()); err != nil {
 		return err
 	}
 	w.Header().Set("Cache-Control", "no-store")

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,19 +34,36 @@ const (
 	failedMessage      = "something failed inside headgate; its log says what"
 	unavailableMessage = "the database is busy or cannot be reached at present; send the same request again"
 	timeoutMessage     = "the request took too long; send the same request again"
-	exhaustedMessage   = "no window in reach has room: the config's calendar opens none within 400 days, " +
-		"or others hold them; send the same request again"
-	pausedMessage     = "the config allows no events at present: its maxPerWindow is 0"
-	overloadedMessage = "too many requests wait for slots already; send the same request again"
 )
 
 // leastRetry is the shortest wait that an answer names.
 const leastRetry = time.Second
 
+// answers are those to errors that say by themselves what they are: in their own words, where there are no others.
+var answers = []struct {
+	err     error
+	status  int
+	message string
+}{
+	{slots.ErrSlotNotFound, http.StatusNotFound, ""},
+	{slots.ErrScopeInUse, http.StatusConflict, ""},
+	{slots.ErrNeverOpen, http.StatusConflict, ""},
+	{slots.ErrConflict, http.StatusConflict, slots.ErrConflict.Error() + "; read it again, then decide"},
+	{slots.ErrExhausted, http.StatusServiceUnavailable, "no window in reach has room: the config's calendar opens none " +
+		"within 400 days, or others hold them; send the same request again"},
+	{slots.ErrPaused, http.StatusServiceUnavailable, "the config allows no events at present: its maxPerWindow is 0"},
+	{slots.ErrOverloaded, http.StatusServiceUnavailable,
+		"too many requests wait for slots already; send the same request again"},
+	{slots.ErrClaimUnderWay, http.StatusServiceUnavailable, ""},
+	{context.DeadlineExceeded, http.StatusServiceUnavailable, timeoutMessage},
+	{context.Canceled, http.StatusServiceUnavailable, timeoutMessage},
+}
+
 func explain(err error) explanation {
 	var request *web.RequestError
 	var field *slots.FieldError
 	var config *slots.ConfigNotFoundError
+	var late *slots.DelayError
 	switch {
 	case errors.As(err, &request):
 		return explanation{status: request.Status, message: request.Message}
@@ -54,46 +72,26 @@ func explain(err error) explanation {
 	case errors.As(err, &config):
 		return explanation{status: http.StatusNotFound, message: config.Error() +
 			"; POST /admin/rate-limit/config makes one, and so does headgate slots config set"}
-	case errors.Is(err, slots.ErrSlotNotFound):
-		return explanation{status: http.StatusNotFound, message: slots.ErrSlotNotFound.Error()}
-	case errors.Is(err, slots.ErrScopeInUse):
-		return explanation{status: http.StatusConflict, message: slots.ErrScopeInUse.Error()}
-	case errors.Is(err, slots.ErrNeverOpen):
-		return explanation{status: http.StatusConflict, message: slots.ErrNeverOpen.Error()}
-	case errors.Is(err, slots.ErrConflict):
-		return explanation{status: http.StatusConflict, message: slots.ErrConflict.Error() + "; read it again, then decide"}
-	}
-	if late, ok := errors.AsType[*slots.DelayError](err); ok {
+	case errors.As(err, &late):
 		e := explanation{status: http.StatusServiceUnavailable, message: late.Error(), retry: retryAfter(err)}
 		if late.FreeMs != 0 {
 			e.free = formatMilli(late.FreeMs)
 		}
 		return e
 	}
-	if message := passing(err); message != "" {
-		return explanation{status: http.StatusServiceUnavailable, message: message, retry: retryAfter(err)}
+	for _, a := range answers {
+		if errors.Is(err, a.err) {
+			e := explanation{status: a.status, message: cmp.Or(a.message, a.err.Error())}
+			if a.status == http.StatusServiceUnavailable {
+				e.retry = retryAfter(err)
+			}
+			return e
+		}
+	}
+	if errors.As(err, new(*slots.RetryError)) || slots.KindOf(err) != slots.Failed {
+		return explanation{status: http.StatusServiceUnavailable, message: unavailableMessage, retry: retryAfter(err)}
 	}
 	return explanation{status: http.StatusInternalServerError, message: failedMessage}
-}
-
-// passing returns the message of an error after which it is worth asking again,
-// or "".
-func passing(err error) string {
-	switch {
-	case errors.Is(err, slots.ErrExhausted):
-		return exhaustedMessage
-	case errors.Is(err, slots.ErrPaused):
-		return pausedMessage
-	case errors.Is(err, slots.ErrOverloaded):
-		return overloadedMessage
-	case errors.Is(err, slots.ErrClaimUnderWay):
-		return slots.ErrClaimUnderWay.Error()
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return timeoutMessage
-	case errors.As(err, new(*slots.RetryError)), slots.KindOf(err) != slots.Failed:
-		return unavailableMessage
-	}
-	return ""
 }
 
 func retryAfter(err error) time.Duration {
@@ -122,7 +120,7 @@ func (h *Handlers) logFailure(r *http.Request, status int, err error) {
 		errors.As(err, new(*slots.DelayError)):
 	default:
 		if allowed, skipped := h.often.Allow(); allowed {
-			h.log.Error("request failed", "method", r.Method, "path", web.Clip(r.URL.Path), "status", status,
+			h.Log.Error("request failed", "method", r.Method, "path", web.Clip(r.URL.Path), "status", status,
 				"request_id", web.RequestID(r), "error", fmt.Sprint(err), "skipped", skipped)
 		}
 	}

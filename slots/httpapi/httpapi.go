@@ -43,11 +43,8 @@ type Config struct {
 
 // Handlers are the HTTP handlers of slots.
 type Handlers struct {
-	scheduler Scheduler
-	log       *slog.Logger
-	timeout   time.Duration
-	now       func() time.Time
-	often     background.LogLimit // of failures in the log: a batch may have a thousand
+	Config
+	often background.LogLimit // of failures in the log: a batch may have a thousand
 }
 
 // loggedPerSecond bounds the failures that the log has.
@@ -58,14 +55,12 @@ func New(c Config) (*Handlers, error) {
 	if c.Scheduler == nil {
 		return nil, errors.New("httpapi: there is no Scheduler")
 	}
-	h := &Handlers{scheduler: c.Scheduler, log: c.Log, timeout: c.Timeout, now: c.Now,
-		often: background.LogLimit{PerSecond: loggedPerSecond}}
-	h.log = cmp.Or(h.log, slog.New(slog.DiscardHandler))
-	if h.timeout <= 0 {
-		h.timeout = 5 * time.Second
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if c.Timeout <= 0 {
+		c.Timeout = 5 * time.Second
 	}
-	if h.now == nil {
-		h.now = time.Now
+	if c.Now == nil {
+		c.Now = time.Now
 	}
-	return h, nil
+	return &Handlers{Config: c, often: background.LogLimit{PerSecond: loggedPerSecond}}, nil
 }

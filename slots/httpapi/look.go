@@ -29,7 +29,7 @@ func storedOf(s slots.Slot) storedSlot {
 }
 
 func (h *Handlers) getSlot(w http.ResponseWriter, r *http.Request, p web.Params) error {
-	slot, err := h.scheduler.Slot(r.Context(), p["eventId"])
+	slot, err := h.Scheduler.Slot(r.Context(), p["eventId"])
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (h *Handlers) getSlots(w http.ResponseWriter, r *http.Request, p web.Params
 	if err != nil {
 		return err
 	}
-	list, err := h.scheduler.SlotsSince(r.Context(), from, limit)
+	list, err := h.Scheduler.SlotsSince(r.Context(), from, limit)
 	if err != nil {
 		return err
 	}
@@ -141,18 +141,18 @@ func (h *Handlers) getWindows(w http.ResponseWriter, r *http.Request, p web.Para
 	if err != nil {
 		return err
 	}
-	now := h.now()
+	now := h.Now()
 	from := now
 	if text, ok := p["from"]; ok {
 		if from, err = parseTime("from", text); err != nil {
 			return err
 		}
 	}
-	config, err := h.scheduler.Config(r.Context(), p["config"])
+	config, err := h.Scheduler.Config(r.Context(), p["config"])
 	if err != nil {
 		return asked(err, "config")
 	}
-	list, err := h.scheduler.Windows(r.Context(), config, from.UnixMilli(), limit)
+	list, err := h.Scheduler.Windows(r.Context(), config, from.UnixMilli(), limit)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (h *Handlers) nextFree(ctx context.Context, c slots.Config, listed []window
 	}
 	ctx, cancel := context.WithTimeout(ctx, nextFreeWithin)
 	defer cancel()
-	ms, ok, err := h.scheduler.NextFree(ctx, c, laterMs)
+	ms, ok, err := h.Scheduler.NextFree(ctx, c, laterMs)
 	if err != nil || !ok {
 		return ""
 	}

@@ -65,5 +65,5 @@ func static(serve http.HandlerFunc) func(http.ResponseWriter, *http.Request, web
 }
 
 func (h *Handlers) serve(routes []web.Route) http.Handler {
-	return web.Serve(routes, "/api/v1/openapi.json", h.timeout, h.fail)
+	return web.Serve(routes, "/api/v1/openapi.json", h.Timeout, h.fail)
 }
