@@ -160,9 +160,16 @@ func (m *Metrics) Observe(next ratelimit.Observe) ratelimit.Observe {
 	}
 }
 
-// each emits a statistic of all series. Labels that are empty are left out.
+// each emits a statistic of all series, by the labels that Prometheus gets. Labels that are empty are left out.
 func (m *Metrics) each(value func(*hits) *atomic.Uint64, emit metrics.Emit) {
-	for l, n := range m.sums(value) {
+	m.mu.RLock()
+	sums := make(map[hitLabels]uint64, len(m.series))
+	for l, s := range m.series {
+		l.rest = ""
+		sums[l] += value(&s.hits).Load()
+	}
+	m.mu.RUnlock()
+	for l, n := range sums {
 		labels := []string{l.domain, l.key1, l.key2}
 		switch {
 		case l.key1 == "":
@@ -172,18 +179,6 @@ func (m *Metrics) each(value func(*hits) *atomic.Uint64, emit metrics.Emit) {
 		}
 		emit(labels, float64(n), nil)
 	}
-}
-
-// sums returns a statistic of all series by the labels that Prometheus gets.
-func (m *Metrics) sums(value func(*hits) *atomic.Uint64) map[hitLabels]uint64 {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	sums := make(map[hitLabels]uint64, len(m.series))
-	for l, s := range m.series {
-		l.rest = ""
-		sums[l] += value(&s.hits).Load()
-	}
-	return sums
 }
 
 // of returns the counters of a label: the rule's, or one with values of the request. path is that of the rule, "" if
@@ -274,13 +269,8 @@ func labelsOfHits(domain, label string) hitLabels {
 	name := ipv4.ReplaceAllStringFunc(statName.Replace(domain+"."+label),
 		func(ip string) string { return strings.ReplaceAll(ip, ".", "_") })
 	parts := append(strings.SplitN(name, ".", 4), "", "")[:4]
-	for i, p := range parts {
-		parts[i] = cutLabel(p)
+	for i, p := range parts { // as valid UTF-8 of its own memory
+		parts[i] = strings.Clone(strings.ToValidUTF8(p[:min(len(p), maxHitLabel)], "_"))
 	}
 	return hitLabels{parts[0], parts[1], parts[2], parts[3]}
-}
-
-// cutLabel returns as much of a label as is kept, as valid UTF-8 of its own memory.
-func cutLabel(s string) string {
-	return strings.Clone(strings.ToValidUTF8(s[:min(len(s), maxHitLabel)], "_"))
 }

@@ -37,31 +37,24 @@ func (m *Metrics) StatsD(figures []metrics.Row) (list []statsd.Metric) {
 			list = append(list, statsd.Metric{Name: name, Row: row})
 		}
 	}
-	return append(list,
-		statsd.Metric{Name: "ratelimit.go.{}", Row: metrics.Row{Kind: metrics.IsGauge, Each: memoryGauges}},
-		statsd.Metric{Name: "ratelimit.go.{}", Row: metrics.Row{Kind: metrics.IsCounter, Each: memoryCounters}})
+	return append(list, goMetric(metrics.IsGauge, func(m *runtime.MemStats) map[string]uint64 {
+		return map[string]uint64{"alloc": m.Alloc, "sys": m.Sys, "heapAlloc": m.HeapAlloc, "heapSys": m.HeapSys,
+			"heapIdle": m.HeapIdle, "heapInuse": m.HeapInuse, "heapReleased": m.HeapReleased, "heapObjects": m.HeapObjects,
+			"nextGC": m.NextGC, "lastGC": m.LastGC, "gcCPUPercent": uint64(m.GCCPUFraction * 100),
+			"numGoroutine": uint64(runtime.NumGoroutine())}
+	}), goMetric(metrics.IsCounter, func(m *runtime.MemStats) map[string]uint64 {
+		return map[string]uint64{"totalAlloc": m.TotalAlloc, "mallocs": m.Mallocs, "frees": m.Frees,
+			"pauseTotalNs": m.PauseTotalNs, "numGC": uint64(m.NumGC)}
+	}))
 }
 
-// memoryGauges emits what the reference says of the Go runtime.
-func memoryGauges(emit metrics.Emit) {
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	emitAll(emit, map[string]uint64{"alloc": m.Alloc, "sys": m.Sys, "heapAlloc": m.HeapAlloc, "heapSys": m.HeapSys,
-		"heapIdle": m.HeapIdle, "heapInuse": m.HeapInuse, "heapReleased": m.HeapReleased, "heapObjects": m.HeapObjects,
-		"nextGC": m.NextGC, "lastGC": m.LastGC, "gcCPUPercent": uint64(m.GCCPUFraction * 100),
-		"numGoroutine": uint64(runtime.NumGoroutine())})
-}
-
-// memoryCounters emits what the reference counts in the Go runtime.
-func memoryCounters(emit metrics.Emit) {
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	emitAll(emit, map[string]uint64{"totalAlloc": m.TotalAlloc, "mallocs": m.Mallocs, "frees": m.Frees,
-		"pauseTotalNs": m.PauseTotalNs, "numGC": uint64(m.NumGC)})
-}
-
-func emitAll(emit metrics.Emit, values map[string]uint64) {
-	for name, v := range values {
-		emit([]string{name}, float64(v), nil)
-	}
+// goMetric is what the reference says of the Go runtime.
+func goMetric(kind metrics.Kind, values func(*runtime.MemStats) map[string]uint64) statsd.Metric {
+	return statsd.Metric{Name: "ratelimit.go.{}", Row: metrics.Row{Kind: kind, Each: func(emit metrics.Emit) {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		for name, v := range values(&m) {
+			emit([]string{name}, float64(v), nil)
+		}
+	}}}
 }

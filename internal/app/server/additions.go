@@ -30,43 +30,6 @@ type addition struct {
 // An opener opens an addition, or returns nil if the settings do not enable it. build.go has the openers of a build.
 type opener func(context.Context, *server) (*addition, error)
 
-// openAdditions opens the additions of this build.
-func (s *server) openAdditions(ctx context.Context) error {
-	for _, open := range openers {
-		a, err := open(ctx, s)
-		if err != nil {
-			return err
-		}
-		if a != nil {
-			s.additions = append(s.additions, a)
-		}
-	}
-	return nil
-}
-
-// complete adds the policies, the tracer and the taps of additions to the configuration of the limits.
-func (s *server) complete(service *ratelimit.Config) {
-	service.Policies = s.policies()
-	service.Tracer = first(s, func(a *addition) ratelimit.Tracer { return a.tracer })
-	for _, a := range s.additions {
-		if a.tap != nil {
-			service.Taps = append(service.Taps, a.tap)
-		}
-	}
-}
-
-// prepareAdditions prepares them, one after another.
-func (s *server) prepareAdditions(ctx context.Context) error {
-	for _, a := range s.additions {
-		if a.prepare != nil {
-			if err := a.prepare(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // closeAdditions closes them, the last one first.
 func (s *server) closeAdditions() {
 	for _, a := range slices.Backward(s.additions) {

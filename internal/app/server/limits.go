@@ -85,7 +85,12 @@ func openLimits(ctx context.Context, s *server) (*limits, error) {
 	if metrics.reference != nil {
 		service.Sinks = append(service.Sinks, metrics.reference)
 	}
-	s.complete(&service)
+	service.Policies, service.Tracer = s.policies(), first(s, func(a *addition) ratelimit.Tracer { return a.tracer })
+	for _, a := range s.additions {
+		if a.tap != nil {
+			service.Taps = append(service.Taps, a.tap)
+		}
+	}
 	if l.service, err = ratelimit.New(service, l.rules.begin()); err != nil {
 		l.closeStore()
 		return nil, err
@@ -263,21 +268,16 @@ func (l *limits) watchBackend(ctx context.Context) {
 		if err := l.migrate(ctx); err != nil {
 			return err
 		}
+		ctx, cancel := context.WithTimeout(ctx, 2*l.conf.BackendTimeout) // it may have to connect, too
+		defer cancel()
 		began := time.Now()
-		err := l.ping(ctx)
+		err := l.store.Backend.Ping(ctx)
 		if err == nil {
 			l.pinged.Store(int64(time.Since(began)))
 			l.answerOnce.Do(func() { close(l.answered) })
 		}
 		return err
 	}, l.backendChanged)
-}
-
-// ping asks whether the backend answers. It may have to connect, too.
-func (l *limits) ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*l.conf.BackendTimeout)
-	defer cancel()
-	return l.store.Backend.Ping(ctx)
 }
 
 // slow says of which store callers do not get answers in time, and how; "" of none.

@@ -69,8 +69,14 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer s.closeAdditions()
-	if err := s.openAdditions(ctx); err != nil {
-		return err
+	for _, open := range openers {
+		a, err := open(ctx, s)
+		if err != nil {
+			return err
+		}
+		if a != nil {
+			s.additions = append(s.additions, a)
+		}
 	}
 	var err error
 	if s.limits, err = openLimits(ctx, s); err != nil {
@@ -81,8 +87,12 @@ func Run(ctx context.Context, c Config) error {
 	if err := s.limits.prepare(ctx); err != nil {
 		return err
 	}
-	if err := s.prepareAdditions(ctx); err != nil {
-		return err
+	for _, a := range s.additions {
+		if a.prepare != nil {
+			if err := a.prepare(ctx); err != nil {
+				return err
+			}
+		}
 	}
 	if err := s.listen(ctx); err != nil {
 		return err

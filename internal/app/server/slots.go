@@ -24,8 +24,6 @@ type slotService struct {
 	log       *slog.Logger
 	db        *sqlstore.DB
 	scheduler *slots.Scheduler
-	api       http.Handler
-	admin     http.Handler
 	database  condition
 }
 
@@ -43,36 +41,33 @@ func OpenDatabase(c *config.Slots, existing bool, log *slog.Logger) (*sqlstore.D
 
 // LocalSlots opens the database of slots as [OpenDatabase] does, and returns the admin API of slots for callers in this
 // process, who need no token. The caller closes the database.
-func LocalSlots(ctx context.Context, c *config.Slots, log *slog.Logger) (http.Handler, *sqlstore.DB, error) {
+func LocalSlots(ctx context.Context, c *config.Slots, log *slog.Logger) (_ http.Handler, _ *sqlstore.DB, err error) {
 	db, err := OpenDatabase(c, true, log)
 	if err != nil {
 		return nil, nil, err
 	}
-	handler, err := localSlots(ctx, c, db, log)
-	if err != nil {
-		return nil, nil, errors.Join(err, db.Close())
-	}
-	return handler, db, nil
-}
-
-func localSlots(ctx context.Context, c *config.Slots, db *sqlstore.DB, log *slog.Logger) (http.Handler, error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, db.Close())
+		}
+	}()
 	if err := db.Ping(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	settings := c.Settings()
 	settings.Procedure, settings.Log = false, slog.New(slog.DiscardHandler)
 	scheduler, err := slots.NewScheduler(db, settings)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := scheduler.Scope(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	handlers, err := httpapi.New(httpapi.Config{Scheduler: scheduler, Log: log, Timeout: c.Scheduler.Timeout})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return handlers.Admin(), nil
+	return handlers.Admin(), db, nil
 }
 
 // openSlots makes the slot service.
@@ -85,36 +80,29 @@ func openSlots(_ context.Context, of *server) (*addition, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &slotService{conf: conf, log: log, db: db}
-	if err := s.assemble(of.guard, of.metrics); err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	return &addition{name: "slots", where: db.Address(), api: s.api, admin: map[string]http.Handler{"": s.admin},
-		prepare: s.begin, part: s.part, run: s.run, close: s.close}, nil
-}
-
-func (s *slotService) assemble(guard *web.Guard, metrics *serverMetrics) (err error) {
-	settings := s.conf.Settings()
-	counts := slots.NewMetrics()
-	settings.Log, settings.Metrics = s.log, counts
-	if settings.Procedure && s.db.HadProcedure() {
-		s.log.Warn("PostgreSQL no longer has --slots-engine procedure: slots are assigned by tx, with the same results")
+	settings, counts := conf.Settings(), slots.NewMetrics()
+	settings.Log, settings.Metrics = log, counts
+	if settings.Procedure && db.HadProcedure() {
+		log.Warn("PostgreSQL no longer has --slots-engine procedure: slots are assigned by tx, with the same results")
 		settings.Procedure = false
 	}
-	if s.scheduler, err = slots.NewScheduler(s.db, settings); err != nil {
-		return err
+	s := &slotService{conf: conf, log: log, db: db}
+	var handlers *httpapi.Handlers
+	if s.scheduler, err = slots.NewScheduler(db, settings); err == nil {
+		handlers, err = httpapi.New(httpapi.Config{Scheduler: s.scheduler, Log: log, Timeout: conf.Scheduler.Timeout})
 	}
-	handlers, err := httpapi.New(httpapi.Config{Scheduler: s.scheduler, Log: s.log, Timeout: s.conf.Scheduler.Timeout})
 	if err != nil {
-		return err
+		return nil, errors.Join(err, db.Close())
 	}
-	s.api, s.admin = handlers.API(), handlers.Admin()
-	if s.conf.Auth {
-		s.api = guard.Wrap(s.api)
+	of.metrics.Add(counts.Rows()...)
+	of.metrics.Add(slots.PoolRows(db.Pool)...)
+	api := handlers.API()
+	if conf.Auth {
+		api = of.guard.Wrap(api)
 	}
-	metrics.Add(counts.Rows()...)
-	metrics.Add(slots.PoolRows(s.db.Pool)...)
-	return nil
+	return &addition{name: "slots", where: db.Address(), api: api,
+		admin:   map[string]http.Handler{"": handlers.Admin()},
+		prepare: s.begin, part: s.part, run: s.run, close: s.close}, nil
 }
 
 // begin prepares the database, if it answers.
@@ -161,12 +149,7 @@ func (s *slotService) prepare(ctx context.Context) error {
 // database that was not there at the start is prepared when it comes.
 func (s *slotService) run(ctx context.Context) {
 	var running sync.WaitGroup
-	running.Go(func() { s.watch(ctx) })
-	s.scheduler.Run(ctx)
-	running.Wait()
-}
-
-func (s *slotService) watch(ctx context.Context) {
+	running.Go(func() { s.scheduler.Run(ctx) })
 	_, wrong := s.database.problem()
 	prepared := !wrong
 	s.database.watch(ctx, func(ctx context.Context) error {
@@ -180,6 +163,7 @@ func (s *slotService) watch(ctx context.Context) {
 		defer cancel()
 		return s.scheduler.Ping(ctx)
 	}, s.databaseChanged)
+	running.Wait()
 }
 
 // part reports whether the database answers.

@@ -23,7 +23,7 @@ import (
 	spans "github.com/headgate-rls/headgate/tracing"
 )
 
-// Tracing makes spans and sends them. A nil Tracing makes none.
+// Tracing makes spans and sends them.
 type Tracing struct {
 	tracer   trace.Tracer
 	provider *sdk.TracerProvider
@@ -60,11 +60,8 @@ func Open(ctx context.Context, log *slog.Logger, version string) (*Tracing, erro
 	return t, nil
 }
 
-// Tracer makes spans; nil if there are none. Ending a span does not wait for the collector.
+// Tracer makes spans. Ending a span does not wait for the collector.
 func (t *Tracing) Tracer() ratelimit.Tracer {
-	if t == nil {
-		return nil
-	}
 	return spans.OpenTelemetry(t.tracer)
 }
 
@@ -77,9 +74,6 @@ const (
 
 // Close sends what waits, for at most two seconds.
 func (t *Tracing) Close() error {
-	if t == nil {
-		return nil
-	}
 	cut := time.AfterFunc(closeWithin, t.exporter.cut)
 	defer cut.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin+afterLast)
