@@ -3,7 +3,10 @@
 package certs
 
 import (
+	"crypto/sha256"
+	"crypto/tls"
 	"crypto/x509"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +14,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Patterns are names of clients. A pattern is a DNS name, such as
@@ -154,4 +159,33 @@ func Names(cert *x509.Certificate) string {
 	text := strings.Join(names, ", ")
 	const longest = 300
 	return text[:min(len(text), longest)]
+}
+
+// maxIdentity bounds an identity, in bytes.
+const maxIdentity = 256
+
+// Identity returns who a client is by its certificate, which must have been
+// verified: the first URI in it (SPIFFE), else the first DNS name, else its
+// subject; "" without one. It stays the same when the certificate is renewed.
+func Identity(state *tls.ConnectionState) string {
+	if state == nil || len(state.VerifiedChains) == 0 {
+		return ""
+	}
+	leaf := state.VerifiedChains[0][0]
+	switch {
+	case len(leaf.URIs) > 0:
+		return plainIdentity("uri:" + leaf.URIs[0].String())
+	case len(leaf.DNSNames) > 0:
+		return plainIdentity("dns:" + leaf.DNSNames[0])
+	}
+	return plainIdentity("subject:" + leaf.Subject.String())
+}
+
+// plainIdentity replaces an identity that is too long or not printable by its hash.
+func plainIdentity(s string) string {
+	if len(s) <= maxIdentity && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl) {
+		return s
+	}
+	sum := sha256.Sum256([]byte(s))
+	return "sha256:" + hex.EncodeToString(sum[:])
 }

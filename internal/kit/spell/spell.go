@@ -105,3 +105,43 @@ func Count(n int, what string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
+
+// Pairs reads KEY=VALUE pairs with commas between them; a comma in a value is written \,
+func Pairs(text string) (pairs [][2]string, err error) {
+	const comma = "\x00"
+	for part := range strings.SplitSeq(strings.ReplaceAll(text, `\,`, comma), ",") {
+		key, value, ok := strings.Cut(strings.ReplaceAll(part, comma, ","), "=")
+		if !ok || key == "" {
+			return nil, fmt.Errorf("%q: want KEY=VALUE[,KEY=VALUE…]", Short(text))
+		}
+		pairs = append(pairs, [2]string{key, value})
+	}
+	return pairs, nil
+}
+
+// Short returns the beginning of text that would swamp a message: at most 60
+// bytes.
+func Short(s string) string {
+	if len(s) <= 60 {
+		return s
+	}
+	return strings.ToValidUTF8(s[:57], "") + "..."
+}
+
+// DidYouMean returns "; did you mean" and the nearest of words, or nothing if
+// none is near.
+func DidYouMean(s string, words []string) string {
+	if w := Nearest(s, words); w != "" {
+		return fmt.Sprintf("; did you mean %q?", w)
+	}
+	return ""
+}
+
+// OneOf returns words as a list that ends with "or".
+func OneOf(words []string) string {
+	if len(words) == 1 {
+		return words[0]
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}

@@ -2,9 +2,15 @@ package web
 
 import (
 	"container/list"
+	"errors"
 	"net"
 	"net/http"
+	"os"
 	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
 )
 
 // conns bounds the connections of a server. When there are too many, the one closes whose latest
@@ -63,4 +69,93 @@ func closeAtOnce(nc net.Conn) {
 		nc = wrapped.NetConn()
 	}
 	_ = nc.Close() // nothing can be done about it
+}
+
+// Stats count the connections of a server. They come from a [Stats.Listener].
+type Stats struct {
+	Open                          atomic.Int64
+	Accepted, Displaced, Timeouts metrics.Counter
+}
+
+// Listener returns a listener whose connections are counted. It belongs below TLS.
+func (s *Stats) Listener(l net.Listener) net.Listener { return countedListener{l, s} }
+
+type countedListener struct {
+	net.Listener
+	stats *Stats
+}
+
+// Accept implements [net.Listener].
+func (l countedListener) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &countedConn{Conn: nc, stats: l.stats}, nil
+}
+
+// A countedConn sees that its client is too slow: a deadline passes in the middle of a request or an answer.
+type countedConn struct {
+	net.Conn
+	stats *Stats
+	quiet atomic.Bool // no byte has come since the latest request ended
+	woken atomic.Bool // the deadline of reads only ends a read, or its end was counted
+}
+
+// Read implements [net.Conn].
+func (c *countedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.quiet.Store(false)
+	}
+	if !c.quiet.Load() && !c.woken.Load() {
+		c.seen(err)
+	}
+	return n, err
+}
+
+// Write implements [net.Conn].
+func (c *countedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.seen(err)
+	return n, err
+}
+
+func (c *countedConn) seen(err error) {
+	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		c.woken.Store(true)
+		c.stats.Timeouts.Inc()
+	}
+}
+
+// SetReadDeadline implements [net.Conn]. A server ends a read by a deadline that has passed.
+func (c *countedConn) SetReadDeadline(t time.Time) error {
+	c.woken.Store(!t.IsZero() && t.Before(time.Now()))
+	return c.Conn.SetReadDeadline(t)
+}
+
+// CloseWrite is for the server to end its side first.
+func (c *countedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// note is told of the connections of a server.
+func (s *Stats) note(nc net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.Accepted.Inc()
+		s.Open.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		s.Open.Add(-1)
+	case http.StateIdle:
+		if below, ok := nc.(interface{ NetConn() net.Conn }); ok {
+			nc = below.NetConn()
+		}
+		if c, ok := nc.(*countedConn); ok {
+			c.quiet.Store(true)
+		}
+	}
 }
