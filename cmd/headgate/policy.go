@@ -231,23 +231,39 @@ func policyGetCommand() *cobra.Command {
 // policyPage is how many policies are read at once.
 const policyPage = 1000
 
-// eachPolicy reads all policies whose keys begin with a prefix, in the order of their keys.
-func eachPolicy(ctx context.Context, store table.Store, prefix string, each func(*table.Policy) error) error {
-	for after := ""; ; {
-		page, err := store.List(ctx, after, prefix, policyPage)
+// eachOf passes on what pages have, which page returns: at most n elements after the last one of the page before. most
+// bounds them unless it is 0.
+func eachOf[T any](most int, page func(last *T, n int) ([]T, error), each func(*T) error) error {
+	var last *T
+	for done := 0; ; {
+		n := policyPage
+		if most > 0 {
+			n = min(n, most-done)
+		}
+		list, err := page(last, n)
 		if err != nil {
 			return err
 		}
-		for i := range page {
-			if err := each(&page[i]); err != nil {
+		for i := range list {
+			last = &list[i]
+			if err := each(last); err != nil {
 				return err
 			}
-			after = page[i].Key
 		}
-		if len(page) < policyPage {
+		if done += len(list); len(list) < n || done == most {
 			return nil
 		}
 	}
+}
+
+// eachPolicy reads all policies whose keys begin with a prefix, in the order of their keys.
+func eachPolicy(ctx context.Context, store table.Store, prefix string, each func(*table.Policy) error) error {
+	return eachOf(0, func(last *table.Policy, n int) ([]table.Policy, error) {
+		if last == nil {
+			last = new(table.Policy)
+		}
+		return store.List(ctx, last.Key, prefix, n)
+	}, each)
 }
 
 func policyListCommand() *cobra.Command {
@@ -312,28 +328,13 @@ was removed has its history, too.`,
 }
 
 // eachEntry reads the history of a key, or of all, page by page; most bounds it unless it is 0.
-func eachEntry(ctx context.Context, store table.Store, key string, most int,
-	each func(*table.Entry) error) error {
-	before := int64(0)
-	for done := 0; ; {
-		n := policyPage
-		if most > 0 {
-			n = min(n, most-done)
+func eachEntry(ctx context.Context, store table.Store, key string, most int, each func(*table.Entry) error) error {
+	return eachOf(most, func(last *table.Entry, n int) ([]table.Entry, error) {
+		if last == nil {
+			last = new(table.Entry)
 		}
-		page, err := store.History(ctx, key, before, n)
-		if err != nil {
-			return err
-		}
-		for i := range page {
-			if err := each(&page[i]); err != nil {
-				return err
-			}
-			before = page[i].Number
-		}
-		if done += len(page); len(page) < n || done == most {
-			return nil
-		}
-	}
+		return store.History(ctx, key, last.Number, n)
+	}, each)
 }
 
 // writeEntry writes an entry as a line for people.

@@ -100,7 +100,7 @@ type ratelimitMode struct {
 }
 
 func (m *ratelimitMode) resolve(environ []string) error {
-	err := config.ResolveWith(m.fs, m.conf, environ, func(given func(string) bool) ([]settings.Value, error) {
+	err := config.Resolve(m.fs, m.conf, environ, func(given func(string) bool) ([]settings.Value, error) {
 		var err error
 		m.res, err = compat.Translate(environ, given)
 		var list []settings.Value

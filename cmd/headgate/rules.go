@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -59,17 +60,13 @@ func rulesInForce(ctx context.Context, api *client.API, domain string) (all []ht
 }
 
 // rulesOfFiles returns the limits of rules in files.
-func rulesOfFiles(paths []string, domain string) (rules []httpapi.RuleRow, err error) {
+func rulesOfFiles(paths []string, domain string) ([]httpapi.RuleRow, error) {
 	set, _, err := files.Load(paths, rulefile.Options{})
 	if err != nil {
 		return nil, wrongInput(err)
 	}
-	for _, r := range httpapi.RuleRows(set) {
-		if domain == "" || r.Domain == domain {
-			rules = append(rules, r)
-		}
-	}
-	return rules, nil
+	other := func(r httpapi.RuleRow) bool { return domain != "" && r.Domain != domain }
+	return slices.DeleteFunc(httpapi.RuleRows(set), other), nil
 }
 
 func showRules(out io.Writer, rules []httpapi.RuleRow) error {

@@ -55,7 +55,7 @@ which variables are the reason.`,
 		if note != "" {
 			conf.Warnings = append(conf.Warnings, note)
 		}
-		if err := config.Resolve(cmd.Flags(), conf, os.Environ()); err != nil {
+		if err := config.Resolve(cmd.Flags(), conf, os.Environ(), nil); err != nil {
 			return inputError{err}
 		}
 		return server.Run(cmd.Context(), server.Config{

@@ -38,7 +38,7 @@ func settingsCommand(cmd *cobra.Command, shown []string, run func(ctx context.Co
 	completeSettings(cmd)
 	cmd.Args = noArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := config.Resolve(cmd.Flags(), conf, os.Environ()); err != nil {
+		if err := config.Resolve(cmd.Flags(), conf, os.Environ(), nil); err != nil {
 			return inputError{err}
 		}
 		err := run(cmd.Context(), conf, conf.Logger(cmd.ErrOrStderr()))

@@ -127,13 +127,9 @@ func (c *Config) program() settings.Program {
 }
 
 // Resolve fills every flag of fs that the command line did not set, as [settings.Program.Resolve]
-// does, and checks the result; what has no effect is added to c.Warnings.
-func Resolve(fs *pflag.FlagSet, c *Config, environ []string) error {
-	return ResolveWith(fs, c, environ, nil)
-}
-
-// ResolveWith is [Resolve] with a last source of values, unless that is nil.
-func ResolveWith(fs *pflag.FlagSet, c *Config, environ []string, last settings.Source) error {
+// does, last by a source of values unless that is nil, and checks the result. What has no effect is added to
+// c.Warnings.
+func Resolve(fs *pflag.FlagSet, c *Config, environ []string, last settings.Source) error {
 	warnings, err := c.program().Resolve(fs, environ, last)
 	err = errors.Join(err, checkForeign(settings.Environment(environ), c.Backend))
 	// Ports that let callers around a guard of others.

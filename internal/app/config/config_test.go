@@ -36,7 +36,7 @@ func resolve(t *testing.T, file string, env map[string]string, args ...string) (
 	for name, value := range env {
 		environ = append(environ, name+"="+value)
 	}
-	return c, Resolve(fs, c, environ)
+	return c, Resolve(fs, c, environ, nil)
 }
 
 func TestFlagWinsOverEnvironmentAndFile(t *testing.T) {
@@ -279,7 +279,7 @@ func TestLastSource(t *testing.T) {
 			}
 			environ = append(environ, "HEADGATE_CONFIG="+path)
 		}
-		return c, ResolveWith(fs, c, environ, func(given func(string) bool) ([]settings.Value, error) {
+		return c, Resolve(fs, c, environ, func(given func(string) bool) ([]settings.Value, error) {
 			var list []settings.Value
 			for _, v := range values {
 				if !given(v.Flag) {

@@ -35,7 +35,7 @@ func TestXDSSettingsThatCannotBe(t *testing.T) {
 		if err := fs.Parse(strings.Fields(c.flags)); err != nil {
 			t.Fatal(err)
 		}
-		err := Resolve(fs, conf, nil)
+		err := Resolve(fs, conf, nil, nil)
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("%s: %v", c.flags, err)

@@ -28,7 +28,7 @@ func runServer(ctx context.Context, flags []string, log io.Writer) error {
 	if err := fs.Parse(flags); err != nil {
 		return err
 	}
-	if err := config.Resolve(fs, conf, os.Environ()); err != nil {
+	if err := config.Resolve(fs, conf, os.Environ(), nil); err != nil {
 		return err
 	}
 	return Run(ctx, Config{Settings: conf, Log: conf.Logger(log), Version: "test"})
