@@ -78,13 +78,6 @@ func openTrial(ctx context.Context, s *server) (*addition, error) {
 	return &addition{tap: t, admin: map[string]http.Handler{"candidate": t}, run: t.run, close: t.close}, nil
 }
 
-// trialName returns a name for rules, the same one on each replica.
-func trialName(set *descriptors.Set) string {
-	h := sha256.New()
-	_ = set.Dump(h) // a hash takes all
-	return hex.EncodeToString(h.Sum(nil))
-}
-
 // follow reads the rules, and prepares to follow them.
 func (t *trial) follow(conf *config.Config) {
 	names := ruleFiles(conf)
@@ -115,7 +108,9 @@ func (t *trial) follow(conf *config.Config) {
 
 func (t *trial) install(set *descriptors.Set) {
 	if t.own != nil {
-		t.own.Begin(trialName(set))
+		h := sha256.New() // the same name on each replica
+		_ = set.Dump(h)   // a hash takes all
+		t.own.Begin(hex.EncodeToString(h.Sum(nil)))
 	}
 	if err := t.SetRules(set); err != nil {
 		t.log.Error("the store of the candidate does not support the new rules; the former ones stay on trial", "error", err)

@@ -254,22 +254,19 @@ func (s *server) grpcEndpoint(name string, l net.Listener, conf *tls.Config, mai
 	})
 	healthpb.RegisterHealthServer(g, s.phase.health)
 	registerReflection(g)
-	return &endpoint{name: name, listener: l, serve: serveGRPC(g), drain: drainGRPC(g), stop: g.Stop}
+	serve := func(l net.Listener) error {
+		if err := g.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			return fmt.Errorf("grpc server: %w", err)
+		}
+		return nil
+	}
+	return &endpoint{name: name, listener: l, serve: serve, drain: drainGRPC(g), stop: g.Stop}
 }
 
 // unknownMethod answers calls of methods that are not served here.
 func unknownMethod(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream)
 	return status.Error(codes.Unimplemented, "unknown method "+method)
-}
-
-func serveGRPC(g *grpc.Server) func(net.Listener) error {
-	return func(l net.Listener) error {
-		if err := g.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-			return fmt.Errorf("grpc server: %w", err)
-		}
-		return nil
-	}
 }
 
 func drainGRPC(g *grpc.Server) func(context.Context) error {

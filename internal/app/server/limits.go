@@ -66,10 +66,18 @@ func openLimits(ctx context.Context, s *server) (*limits, error) {
 			return nil, fmt.Errorf("--calendar-months: %w", err)
 		}
 	}
-	if l.rules, err = openRules(l.conf, &caps, l.log, metrics, panics); err != nil {
+	switch {
+	case conf.XDS.Address != "":
+		l.rules, err = openXDS(&conf.XDS, &caps, log, metrics, panics, l.install)
+	case hasRules(conf):
+		l.rules, err = loadRules(conf, &caps, log, metrics, l.install)
+	default:
+		log.Warn("no rules: only slots are served, and a call that asks for a limit gets an error")
+		l.rules = noRules{}
+	}
+	if err != nil {
 		return nil, err
 	}
-	l.rules.installBy(l.install)
 	if err := l.openStores(ctx, metrics, panics); err != nil {
 		return nil, err
 	}
@@ -151,19 +159,6 @@ func (l *limits) apart() func() bool {
 		return nil
 	}
 	return func() bool { return !l.store.Answers() || !l.second.Answers() }
-}
-
-// openRules opens the source of the rules: a control plane, files, or none.
-func openRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metrics *serverMetrics,
-	panics *background.Reporter) (ruleSource, error) {
-	if conf.XDS.Address != "" {
-		return openXDS(&conf.XDS, caps, log, metrics, panics)
-	}
-	if !hasRules(conf) {
-		log.Warn("no rules: only slots are served, and a call that asks for a limit gets an error")
-		return noRules{}, nil
-	}
-	return loadRules(conf, caps, log, metrics)
 }
 
 // install puts new rules in force.

@@ -19,10 +19,7 @@ import (
 )
 
 // A policyService is the part of the server that follows the policies in a database.
-type policyService struct {
-	*sqlstore.Source
-	log *slog.Logger
-}
+type policyService struct{ *sqlstore.Source }
 
 // OpenPolicies opens the database of policies that the settings name. It need not answer at this
 // moment, but a file that is one has to be there if existing says so. The caller closes it.
@@ -52,7 +49,7 @@ func openPolicies(ctx context.Context, s *server) (*addition, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &policyService{Source: sqlstore.NewSource(store, conf.Migrate, log), log: log}
+	p := &policyService{sqlstore.NewSource(store, conf.Migrate, log)}
 	editor := table.NewEditor(store, p.Hint)
 	editor.Keeps, p.Set.Keeps = caps.Check, caps.Check
 	handlers := httpapi.New(editor, log)
@@ -62,9 +59,14 @@ func openPolicies(ctx context.Context, s *server) (*addition, error) {
 		return nil, errors.Join(fmt.Errorf("--policies: %w", err), store.Close())
 	}
 	s.metrics.Add(p.Set.Rows()...)
-	return &addition{name: "policies", where: store.Address(), policies: p.Set, part: p.part, run: p.Run, close: p.close,
+	return &addition{name: "policies", where: store.Address(), policies: p.Set, part: p.part, run: p.Run,
 		admin:    map[string]http.Handler{"policies": handlers, "policies-history": handlers},
 		document: httpapi.OpenAPI(), page: httpapi.Page(),
+		close: func() {
+			if err := p.Close(); err != nil {
+				log.Warn("could not close the database of policies", "error", err)
+			}
+		},
 		serves: func(l *limits) {
 			handlers.Used, p.Set.OnChange = l.service.UsesPolicy, l.watch.PoliciesChanged
 		}}, nil
@@ -91,10 +93,4 @@ func (p *policyService) part() web.Part {
 			p.Set.Snapshot().Unusable()), true
 	}
 	return part
-}
-
-func (p *policyService) close() {
-	if err := p.Close(); err != nil {
-		p.log.Warn("could not close the database of policies", "error", err)
-	}
 }

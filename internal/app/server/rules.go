@@ -60,9 +60,9 @@ func hasRules(conf *config.Config) bool {
 }
 
 // loadRules does the first load, which must succeed.
-func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger,
-	metrics *serverMetrics) (*ruleFollower, error) {
-	f := &ruleFollower{log: log, metrics: metrics, paths: conf.Rules}
+func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metrics *serverMetrics,
+	install func(*descriptors.Set) error) (*ruleFollower, error) {
+	f := &ruleFollower{log: log, metrics: metrics, paths: conf.Rules, install: install}
 	opt := rulefile.Options{MergeDomains: conf.MergeDomains, DefaultLeaseTTL: conf.LeaseTTL}
 	if conf.Example {
 		set, problems := rulefile.Load([]rulefile.Source{{Name: "built-in example", Data: exampleRules}}, opt)
@@ -148,10 +148,9 @@ func (f *ruleFollower) run(ctx context.Context) error {
 	return nil
 }
 
-func (f *ruleFollower) begin() *descriptors.Set                        { return f.loaded }
-func (f *ruleFollower) installBy(install func(*descriptors.Set) error) { f.install = install }
-func (f *ruleFollower) first() <-chan struct{}                         { return closed }
-func (f *ruleFollower) describe(io.Writer) error                       { return nil }
+func (f *ruleFollower) begin() *descriptors.Set  { return f.loaded }
+func (f *ruleFollower) first() <-chan struct{}   { return closed }
+func (f *ruleFollower) describe(io.Writer) error { return nil }
 
 func (f *ruleFollower) String() string {
 	if f.watcher == nil {
@@ -200,8 +199,6 @@ func describeOutcome(o *watch.Outcome) string {
 type ruleSource interface {
 	// begin returns the rules to start with; nil if they are still awaited.
 	begin() *descriptors.Set
-	// installBy says how new rules are put in force. It is called once, before run.
-	installBy(install func(*descriptors.Set) error)
 	// run follows the rules until ctx ends.
 	run(ctx context.Context) error
 	// first is closed when there are rules.
@@ -226,11 +223,10 @@ var closed = func() <-chan struct{} {
 // before a control plane sends the first rules. With an empty set of rules the call would pass.
 type noRules struct{}
 
-func (noRules) begin() *descriptors.Set                { return nil }
-func (noRules) installBy(func(*descriptors.Set) error) {}
-func (noRules) first() <-chan struct{}                 { return nil }
-func (noRules) run(context.Context) error              { return nil }
-func (noRules) describe(io.Writer) error               { return nil }
+func (noRules) begin() *descriptors.Set   { return nil }
+func (noRules) first() <-chan struct{}    { return nil }
+func (noRules) run(context.Context) error { return nil }
+func (noRules) describe(io.Writer) error  { return nil }
 func (noRules) part() web.Part {
 	return web.Part{Name: "rules", Problem: "none: only slots are served", Serving: true}
 }

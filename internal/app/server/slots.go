@@ -102,7 +102,11 @@ func openSlots(_ context.Context, of *server) (*addition, error) {
 	}
 	return &addition{name: "slots", where: db.Address(), api: api,
 		admin:   map[string]http.Handler{"": handlers.Admin()},
-		prepare: s.begin, part: s.part, run: s.run, close: s.close}, nil
+		prepare: s.begin, part: s.part, run: s.run, close: func() {
+			if err := db.Close(); err != nil {
+				log.Warn("could not close the slot database", "error", err)
+			}
+		}}, nil
 }
 
 // begin prepares the database, if it answers.
@@ -178,10 +182,4 @@ func (s *slotService) databaseChanged(err error) {
 		return
 	}
 	s.log.Error("the slot database does not answer; requests for slots get 503 until it does", "error", err)
-}
-
-func (s *slotService) close() {
-	if err := s.db.Close(); err != nil {
-		s.log.Warn("could not close the slot database", "error", err)
-	}
 }

@@ -31,12 +31,11 @@ type xdsRules struct {
 	metrics *serverMetrics
 	client  *xds.Client
 	overlay *overlay.Overlay // of the start
-	install func(*descriptors.Set) error
 }
 
 // openXDS prepares rules by xDS. It connects to nobody yet.
 func openXDS(conf *config.XDS, caps *backends.Caps, log *slog.Logger, metrics *serverMetrics,
-	panics *background.Reporter) (*xdsRules, error) {
+	panics *background.Reporter, install func(*descriptors.Set) error) (*xdsRules, error) {
 	x := &xdsRules{conf: conf, log: log, metrics: metrics}
 	opt := xds.Options{
 		Address: conf.Address, NodeID: conf.NodeID,
@@ -44,7 +43,7 @@ func openXDS(conf *config.XDS, caps *backends.Caps, log *slog.Logger, metrics *s
 		Overflow:   x.overflow(caps),
 		MaxMessage: conf.MaxMessage, RemovalGrace: conf.RemovalGrace, Cache: conf.Cache,
 		Check:    func(set *descriptors.Set) []descriptors.Problem { return ratelimit.CapProblems(set, caps) },
-		Install:  func(set *descriptors.Set) error { return x.install(set) },
+		Install:  install,
 		OnUpdate: x.updated,
 		Log:      log, Panics: panics,
 	}
@@ -100,9 +99,8 @@ func (x *xdsRules) updated(ok bool) {
 	}
 }
 
-func (x *xdsRules) begin() *descriptors.Set                        { return nil }
-func (x *xdsRules) installBy(install func(*descriptors.Set) error) { x.install = install }
-func (x *xdsRules) first() <-chan struct{}                         { return x.client.First() }
+func (x *xdsRules) begin() *descriptors.Set { return nil }
+func (x *xdsRules) first() <-chan struct{}  { return x.client.First() }
 
 func (x *xdsRules) String() string { return "xds " + x.conf.Address }
 

@@ -62,7 +62,12 @@ func newExporter(ctx context.Context, log *slog.Logger) (*exporter, error) {
 	}
 	e.endpoint = to.url.String()
 	if e.protocol == "grpc" {
-		e.SpanExporter, err = newGRPC(ctx, to)
+		options := []otlptracegrpc.Option{otlptracegrpc.WithEndpointURL(to.url.String()),
+			otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig(retry))}
+		if to.tls != nil {
+			options = append(options, otlptracegrpc.WithTLSCredentials(credentials.NewTLS(to.tls)))
+		}
+		e.SpanExporter, err = otlptracegrpc.New(ctx, options...)
 	} else {
 		e.SpanExporter, err = e.newHTTP(ctx, to)
 	}
@@ -107,20 +112,9 @@ func (e *exporter) address() (to address, err error) {
 	return to, nil
 }
 
-// retryFor bounds how long a batch is tried again.
-const retryFor = 20 * time.Second
-
-func newGRPC(ctx context.Context, to address) (sdk.SpanExporter, error) {
-	options := []otlptracegrpc.Option{
-		otlptracegrpc.WithEndpointURL(to.url.String()),
-		otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{Enabled: true, InitialInterval: time.Second,
-			MaxInterval: 5 * time.Second, MaxElapsedTime: retryFor}),
-	}
-	if to.tls != nil {
-		options = append(options, otlptracegrpc.WithTLSCredentials(credentials.NewTLS(to.tls)))
-	}
-	return otlptracegrpc.New(ctx, options...)
-}
+// retry says how a batch is tried again, and for how long.
+var retry = otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: 5 * time.Second,
+	MaxElapsedTime: 20 * time.Second}
 
 // newHTTP uses a transport of its own, whose connections end with it.
 func (e *exporter) newHTTP(ctx context.Context, to address) (sdk.SpanExporter, error) {
@@ -129,8 +123,6 @@ func (e *exporter) newHTTP(ctx context.Context, to address) (sdk.SpanExporter, e
 	e.idle = transport.CloseIdleConnections
 	client := &http.Client{Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	retry := otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: 5 * time.Second,
-		MaxElapsedTime: retryFor}
 	return otlptrace.New(ctx, otlptracehttp.NewClient(otlptracehttp.WithEndpointURL(to.url.String()),
 		otlptracehttp.WithHTTPClient(client), otlptracehttp.WithRetry(retry)))
 }
