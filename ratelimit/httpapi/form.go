@@ -140,10 +140,5 @@ func answerOf(name string, usages []ratelimit.Usage) *usageAnswer {
 
 // counted reports whether a limit for which is holds has counted something.
 func counted(usages []ratelimit.Usage, is func(*limit.Limit) bool) bool {
-	for i := range usages {
-		if is(usages[i].Limit) && usages[i].Counted() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(usages, func(u ratelimit.Usage) bool { return is(u.Limit) && u.Counted() })
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
@@ -178,9 +179,7 @@ const slice = 100
 
 // usage asks what is counted for each descriptor.
 func (h *Handlers) usage(ctx context.Context, list []descriptor) (all [][]ratelimit.Usage, err error) {
-	for len(list) > 0 {
-		some := list[:min(len(list), slice)]
-		list = list[len(some):]
+	for some := range slices.Chunk(list, slice) {
 		domains, entries := make([]string, len(some)), make([][]descriptors.Entry, len(some))
 		for i := range some {
 			domains[i], entries[i] = some[i].domain, some[i].entries

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -81,13 +82,7 @@ func (h *Handlers) rules(w http.ResponseWriter, r *http.Request, p web.Params) e
 	}
 	list := RuleRows(h.Service.Rules())
 	if domain := p["domain"]; domain != "" {
-		kept := list[:0]
-		for _, row := range list {
-			if row.Domain == domain {
-				kept = append(kept, row)
-			}
-		}
-		list = kept
+		list = slices.DeleteFunc(list, func(row RuleRow) bool { return row.Domain != domain })
 	}
 	list = list[min(after, len(list)):]
 	answer := RulesAnswer{Rules: []RuleRow{}}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -149,8 +148,8 @@ func (h *Handlers) reason(err error) string {
 }
 
 func (h *Handlers) keyAnswer(k *fleet.Key, by fleet.By, states map[id]peeked) KeyAnswer {
-	domain, _, _ := strings.Cut(k.Name, "|")
-	a := KeyAnswer{Domain: domain, Rule: k.Rule, Limit: k.Limit, Key: h.shown(k.Name), Cut: k.Cut, Minutes: k.Minutes}
+	a := KeyAnswer{Domain: domainOf(k.Name), Rule: k.Rule, Limit: k.Limit, Key: h.shown(k.Name), Cut: k.Cut,
+		Minutes: k.Minutes}
 	if s, ok := states[id{k.Rule, k.Name}]; ok {
 		a.State, a.Limit = s.State, s.limit
 	}

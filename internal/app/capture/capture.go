@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,12 +40,12 @@ func New(c Config, log *slog.Logger) (*Hub, error) {
 	if c.File == "" {
 		return h, nil
 	}
-	f, err := openFile(c)
-	if err != nil {
+	ignoreSizeSignal()
+	h.file = &file{stream: newStream(c)}
+	if err := h.file.open(); err != nil {
 		return nil, err
 	}
-	h.file = f
-	return h, h.add(f.stream)
+	return h, h.add(h.file.stream)
 }
 
 func (h *Hub) counts() (lines, dropped int64) {
@@ -103,12 +104,7 @@ func (h *Hub) add(s *stream) error {
 func (h *Hub) remove(s *stream) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var list []*stream
-	for _, other := range h.list() {
-		if other != s {
-			list = append(list, other)
-		}
-	}
+	list := slices.DeleteFunc(slices.Clone(h.list()), func(other *stream) bool { return other == s })
 	h.streams.Store(&list)
 	lines, dropped := s.counts()
 	h.lines.Add(lines)
@@ -166,12 +162,6 @@ type file struct {
 	*stream
 	f    *os.File
 	size int64
-}
-
-func openFile(c Config) (*file, error) {
-	ignoreSizeSignal()
-	f := &file{stream: newStream(c)}
-	return f, f.open()
 }
 
 func (f *file) open() (err error) {

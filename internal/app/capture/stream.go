@@ -62,20 +62,16 @@ func (s *stream) see(a *ratelimit.Asked) {
 		s.wait(a.Holder, pending{a.At, string(b)})
 	} else {
 		b = s.tail(begin(b, a.At), a)
-		s.push(b)
+		s.mu.Lock()
+		s.add(b)
+		s.mu.Unlock()
 	}
 	if cap(b) <= 64<<10 {
 		*buffer = b
 	}
 }
 
-// push queues a line, or drops it.
-func (s *stream) push(line []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.add(line)
-}
-
+// add queues a line, or drops it. The caller holds the lock.
 func (s *stream) add(line []byte) {
 	if len(s.queue)+len(line) > maxQueued {
 		s.dropped++

@@ -270,21 +270,16 @@ func (r *redisURL) settings(t *translation) {
 	}
 	switch layout := strings.ToLower(t.text("REDIS_LAYOUT")); layout {
 	case "headgate":
-	case sharedLayout:
-		r.shared(t, prefix)
+	case sharedLayout: // the reference's counters are headgate's as well
+		r.params.Set("layout", sharedLayout)
+		if prefix != "" {
+			r.params.Set("cache_key_prefix", prefix)
+		}
+		if t.set("EXPIRATION_JITTER_MAX_SECONDS") {
+			r.params.Set("expiration_jitter", t.text("EXPIRATION_JITTER_MAX_SECONDS"))
+		}
 	default:
 		t.failf("REDIS_LAYOUT", "want headgate or envoy, not %q", layout)
-	}
-}
-
-// shared has the reference's counters be headgate's as well.
-func (r *redisURL) shared(t *translation, prefix string) {
-	r.params.Set("layout", sharedLayout)
-	if prefix != "" {
-		r.params.Set("cache_key_prefix", prefix)
-	}
-	if t.set("EXPIRATION_JITTER_MAX_SECONDS") {
-		r.params.Set("expiration_jitter", t.text("EXPIRATION_JITTER_MAX_SECONDS"))
 	}
 }
 

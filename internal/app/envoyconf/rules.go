@@ -137,10 +137,8 @@ func (w *wants) below(keys, values []string, rules []*descriptors.RuleSpec) {
 }
 
 func (w *wants) shape(keys []string) *shape {
-	for i := range w.shapes {
-		if slices.Equal(w.shapes[i].keys, keys) {
-			return &w.shapes[i]
-		}
+	if i := slices.IndexFunc(w.shapes, func(s shape) bool { return slices.Equal(s.keys, keys) }); i >= 0 {
+		return &w.shapes[i]
 	}
 	w.shapes = append(w.shapes, shape{keys: keys, values: make([][]string, len(keys))})
 	return &w.shapes[len(w.shapes)-1]

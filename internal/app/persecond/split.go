@@ -183,18 +183,15 @@ func (s *split) Forget(ctx context.Context, keys []limit.Key) error {
 
 // Ping implements [backends.Backend]: both stores must answer.
 func (s *split) Ping(ctx context.Context) error {
-	return errors.Join(s.main.Ping(ctx), ofSeconds(s.second.Ping(ctx)))
+	second := s.second.Ping(ctx)
+	if second != nil {
+		second = fmt.Errorf("the store of limits per second: %w", second)
+	}
+	return errors.Join(s.main.Ping(ctx), second)
 }
 
 // Close implements [backends.Backend].
 func (s *split) Close() error { return errors.Join(s.main.Close(), s.second.Close()) }
-
-func ofSeconds(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("the store of limits per second: %w", err)
-}
 
 // nameOf is what the name of the second store ends with, in the log and in metrics.
 const nameOf = "-per-second"

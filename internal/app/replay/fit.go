@@ -25,7 +25,9 @@ func (r *run) fit() error {
 		if before := figures[k.Rule]; before != nil {
 			k.LimitOld = figure(before)
 		}
-		k.LimitNew, k.Figure = figure(k.limit), figureName(k.limit)
+		if k.LimitNew, k.Figure = figure(k.limit), "limit"; k.limit.Is(limit.Refilled) {
+			k.Figure = "burst"
+		}
 		if p := newProbe(k.limit); p != nil {
 			need[k.counter] = p
 		}
@@ -193,13 +195,6 @@ func (p *probe) see(op *limit.Op, v *limit.Verdict, out *limit.Outcome) {
 // window, or requests in flight.
 func figure(l *limit.Limit) int64 { return l.Capacity() }
 
-func figureName(l *limit.Limit) string {
-	if l.Is(limit.Refilled) {
-		return "burst"
-	}
-	return "limit"
-}
-
 // withFigure returns l with another figure.
 func withFigure(l *limit.Limit, n int64) (*limit.Limit, error) {
 	s := l.Spec()
@@ -211,16 +206,12 @@ func withFigure(l *limit.Limit, n int64) (*limit.Limit, error) {
 	}
 	other, err := limit.New(s)
 	if err == nil && l.Is(limit.Refilled) {
-		if num, den := l.Interval(); !sameInterval(other, num, den) {
+		num, den := l.Interval()
+		if n, d := other.Interval(); n != num || d != den {
 			return nil, errNone
 		}
 	}
 	return other, err
-}
-
-func sameInterval(l *limit.Limit, num, den int64) bool {
-	n, d := l.Interval()
-	return n == num && d == den
 }
 
 // mostLogged bounds the units of a log in memory.

@@ -81,14 +81,6 @@ func (in *input) close() {
 	}
 }
 
-// read returns how many bytes of the files have been read.
-func (in *input) read() (n int64) {
-	for _, f := range in.files {
-		n += f.counted.n
-	}
-	return n
-}
-
 // next returns the next request, nil at the end. It is good until the next call.
 func (in *input) next() (*line, error) {
 	var first *file

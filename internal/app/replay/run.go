@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -134,7 +135,11 @@ func (r *run) pass(name string, each func(*line) error) (*input, error) {
 				return nil, err
 			}
 			if r.Progress != nil && time.Since(last) > 200*time.Millisecond {
-				r.Progress(name, in.read(), in.total, n)
+				read := int64(0)
+				for _, f := range in.files {
+					read += f.counted.n
+				}
+				r.Progress(name, read, in.total, n)
 				last = time.Now()
 			}
 		}
@@ -361,10 +366,7 @@ func (r *run) conclude() {
 		return cmp.Or(cmp.Compare(b.Change, a.Change), cmp.Compare(a.Rule, b.Rule))
 	})
 	rep.NewlyRefusedKeys = len(r.keys)
-	for _, row := range r.keys {
-		rep.Keys = append(rep.Keys, row)
-	}
-	slices.SortFunc(rep.Keys, func(a, b *KeyRow) int {
+	rep.Keys = slices.SortedFunc(maps.Values(r.keys), func(a, b *KeyRow) int {
 		return cmp.Or(cmp.Compare(b.NewlyRefused, a.NewlyRefused), cmp.Compare(a.First, b.First), cmp.Compare(a.Key, b.Key),
 			cmp.Compare(a.Rule, b.Rule))
 	})

@@ -1,6 +1,7 @@
 package statsd
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/headgate-rls/headgate/internal/kit/metrics"
@@ -53,13 +54,8 @@ func collect(all []Metric) (list []sample) {
 // buckets returns a sample for each bucket of a histogram of seconds. An observation counts as long as the middle of
 // its bucket, or as the last bound.
 func buckets(of sample, h *metrics.Counts) (list []sample) {
-	bounds := make([]float64, 0, len(h.Buckets))
-	for b := range h.Buckets {
-		bounds = append(bounds, b)
-	}
-	slices.Sort(bounds)
 	below, count := 0.0, uint64(0)
-	for _, b := range bounds {
+	for _, b := range slices.Sorted(maps.Keys(h.Buckets)) {
 		of.bucket, of.size, of.value = b, (below+b)/2*1000, float64(h.Buckets[b]-count)
 		list = append(list, of)
 		below, count = b, h.Buckets[b]

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -106,7 +107,9 @@ func decode(body []byte, v any, ignored *ignored) error {
 	if at := loneSurrogate(body); at >= 0 {
 		return BadRequest("the body has half of a surrogate pair at byte %d: write the whole character", at)
 	}
-	if err := newChecker(body, ignored).value("", reflect.TypeOf(v).Elem()); err != nil {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	if err := (checker{Decoder: d, ignored: ignored}).value("", reflect.TypeOf(v).Elem()); err != nil {
 		return err
 	}
 	if err := json.Unmarshal(body, v); err != nil { // the checker has let something pass

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -26,12 +25,6 @@ type checker struct {
 
 // maxDepth bounds how many objects and arrays are in one another. Each level needs stack.
 const maxDepth = 64
-
-func newChecker(body []byte, ignored *ignored) checker {
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.UseNumber()
-	return checker{Decoder: d, ignored: ignored}
-}
 
 // maxIgnored bounds how many names of ignored fields are kept.
 const maxIgnored = 8
@@ -129,7 +122,11 @@ func (c checker) object(path string, t reflect.Type) error {
 // ignored, one that looks like the misspelt name of a field that is missing is
 // an error still: ignoring it would do something else than the client meant.
 func (c checker) unknown(path, name string, fields []field, misspelt map[string]error) error {
-	near := nearest(name, fields)
+	known := make([]string, len(fields))
+	for i, f := range fields {
+		known[i] = f.name
+	}
+	near := spell.Nearest(name, known)
 	hint := ""
 	if near != "" {
 		hint = fmt.Sprintf("; did you mean %q?", near)
@@ -207,15 +204,6 @@ func fieldsOf(t reflect.Type) (fields []field) {
 		fields = append(fields, field{name: name, kind: f.Type, required: options == ""})
 	}
 	return fields
-}
-
-// nearest is the field that a name may have meant, or "".
-func nearest(name string, fields []field) string {
-	known := make([]string, len(fields))
-	for i, f := range fields {
-		known[i] = f.name
-	}
-	return spell.Nearest(name, known)
 }
 
 func scalarFits(token json.Token, t reflect.Type) bool {
