@@ -42,6 +42,9 @@ func TestCaptureCommands(t *testing.T) {
 		!strings.Contains(out, "example/client:per-client  2            2            +0") {
 		t.Errorf("replay exits with %d:\n%s\nof\n%s", code, out, text)
 	}
+	if code, out := headgate(t, "capture", "--addr", "nonsense"); code != exitProblems {
+		t.Errorf("capture with a wrong --addr: exit code %d\n%s", code, out)
+	}
 	for _, bad := range []string{"?sample=1", file + "?sample=7", file + "?size=1MiB", file + ".gz"} {
 		if code, out := headgate(t, "serve", "--example", "--capture", bad); code == exitOK || !strings.Contains(out,
 			"--capture") {
