@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,5 +60,13 @@ func TestSkipHostnameVerification(t *testing.T) {
 			_ = conn.Close()
 		}
 		_ = l.Close()
+	}
+}
+
+// TestPortWithoutTLS: a Redis without TLS waits for more, and the error says what to look at.
+func TestPortWithoutTLS(t *testing.T) {
+	b := open(t, strings.Replace(testenv.StartRedis(t).URL(), "redis://", "rediss://", 1)+"?timeout=200ms")
+	if err := b.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "does the port speak it?") {
+		t.Errorf("the error is %v", err)
 	}
 }

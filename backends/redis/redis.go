@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -162,6 +163,14 @@ func (b *Backend) forgetWindows(ctx context.Context, keys []limit.Key) error {
 // Ping implements [backends.Backend] by a Take on a key of its own, for each
 // master of a Cluster.
 func (b *Backend) Ping(ctx context.Context) error {
+	err := b.pingMasters(ctx)
+	if b.cfg.TLS && errors.Is(err, context.DeadlineExceeded) { // a Redis without TLS waits for the end of a line
+		err = fmt.Errorf("%w (the URL asks for TLS: does the port speak it?)", err)
+	}
+	return err
+}
+
+func (b *Backend) pingMasters(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		_, err = mapError(err, false)
 		return err
