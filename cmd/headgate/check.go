@@ -1,12 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/files"
@@ -17,10 +19,16 @@ import (
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
+// A checkup says how rules are checked.
+type checkup struct {
+	backend                  string
+	merge, reference, strict bool
+	command                  *enum // that runs with the rules
+	format                   *format
+}
+
 func checkCommand() *cobra.Command {
-	var format *format
-	var backend string
-	var merge, reference, strict bool
+	c := new(checkup)
 	cmd := &cobra.Command{
 		Use:   "check PATH…",
 		Short: "Check rules before they go live",
@@ -30,48 +38,56 @@ Every problem is printed as file:line:col: message. The exit code is 1 if any
 of them is an error, and 0 otherwise: warnings count only with --strict.
 
 With --reference the rules are those of envoyproxy/ratelimit. What that service
-decides differently is printed, too. Then the exit code is 3, unless it is 1.`,
+decides differently is printed, too. Then the exit code is 3, unless it is 1.
+--for ratelimit leaves out what "headgate ratelimit" decides as that service.`,
 		Example: `  headgate check rules/
-  headgate check --reference /data/ratelimit/config
+  headgate check --reference --for ratelimit /data/ratelimit/config
   headgate check rules/shop.yaml --backend redis://localhost:6379 --format json`,
 		Args: atLeast(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return check(cmd.OutOrStdout(), args, backend, rulefile.Options{MergeDomains: merge}, reference, strict,
-				format)
+			if cmd.Flags().Changed("for") && !c.reference {
+				return inputError{errors.New("--for needs --reference")}
+			}
+			return c.check(cmd.OutOrStdout(), args)
 		},
 	}
-	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 if there are warnings")
-	format = defineFormat(cmd)
-	cmd.Flags().StringVar(&backend, "backend", "memory://",
+	cmd.Flags().BoolVar(&c.strict, "strict", false, "exit with 1 if there are warnings")
+	c.format = defineFormat(cmd)
+	cmd.Flags().StringVar(&c.backend, "backend", "memory://",
 		"`URL` of the backend that the rules are for; check does not connect to it")
 	completeBackend(cmd)
-	cmd.Flags().BoolVar(&reference, "reference", false,
+	cmd.Flags().BoolVar(&c.reference, "reference", false,
 		"print what envoyproxy/ratelimit decides differently; files of every name are read")
-	cmd.Flags().BoolVar(&merge, "merge-domains", false, "allow several files for one domain")
+	c.command = defineEnum(cmd, "for", "the command that runs with the rules, with --reference", "serve", "ratelimit")
+	cmd.Flags().BoolVar(&c.merge, "merge-domains", false, "allow several files for one domain")
 	return cmd
 }
 
-func check(out io.Writer, paths []string, backend string, opt rulefile.Options, asReference, strict bool,
-	format *format) error {
-	caps, err := stack.Caps(backend)
+// read reads the rules, and finds what is wrong with them and what the reference decides differently.
+func (c *checkup) read(paths []string, caps *backends.Caps) (set *descriptors.Set, problems,
+	differences []descriptors.Problem, err error) {
+	unfit := func(set *descriptors.Set) []descriptors.Problem { return ratelimit.CapProblems(set, caps) }
+	opt := rulefile.Options{MergeDomains: c.merge}
+	if c.reference {
+		return reference.Check(paths, opt, c.command.value == "ratelimit", unfit)
+	}
+	set, problems, err = files.Check(paths, opt, unfit)
+	return set, problems, nil, err
+}
+
+func (c *checkup) check(out io.Writer, paths []string) error {
+	caps, err := stack.Caps(c.backend)
 	if err != nil {
 		return inputError{fmt.Errorf("--backend: %w", err)}
 	}
-	unfit := func(set *descriptors.Set) []descriptors.Problem { return ratelimit.CapProblems(set, &caps) }
-	var set *descriptors.Set
-	var problems, differences []descriptors.Problem
-	if asReference {
-		set, problems, differences, err = reference.Check(paths, opt, unfit)
-	} else {
-		set, problems, err = files.Check(paths, opt, unfit)
-	}
+	set, problems, differences, err := c.read(paths, &caps)
 	if err != nil {
 		return err
 	}
-	wrong := func(p descriptors.Problem) bool { return !p.Warning || strict }
+	wrong := func(p descriptors.Problem) bool { return !p.Warning || c.strict }
 	good := set != nil && !slices.ContainsFunc(problems, wrong)
 	all := append(append([]descriptors.Problem{}, problems...), differences...) // an array in JSON, also an empty one
-	out = format.writer(out, all)
+	out = c.format.writer(out, all)
 	for _, p := range all {
 		fmt.Fprintln(out, p.String())
 	}

@@ -84,6 +84,23 @@ func TestCheckReferenceFindsWhatDiffers(t *testing.T) {
 		strings.Contains(out, "differs") {
 		t.Errorf("rules that both decide alike: exit code %d: %s", code, out)
 	}
+	two := filepath.Join(t.TempDir(), "two.txt")
+	rules := "domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 1}}, " +
+		"{key: b, rate_limit: {unit: day, requests_per_unit: 1}}]\n"
+	if err := os.WriteFile(two, []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := headgate(t, "check", "--reference", two); code != exitNo || strings.Count(out, "differs: ") != 2 {
+		t.Errorf("rules that headgate ratelimit decides alike, for serve: exit code %d: %s", code, out)
+	}
+	if code, out := headgate(t, "check", "--reference", "--for", "ratelimit", two); code != exitOK ||
+		strings.Contains(out, "differs") {
+		t.Errorf("rules that headgate ratelimit decides alike: exit code %d: %s", code, out)
+	}
+	if code, out := headgate(t, "check", "--for", "ratelimit", two); code != exitProblems ||
+		!strings.Contains(out, "--for needs --reference") {
+		t.Errorf("--for alone: exit code %d: %s", code, out)
+	}
 	if code, out := headgate(t, "check", dir); code != exitOK || strings.Contains(out, "differs") {
 		t.Errorf("without --reference: exit code %d: %s", code, out)
 	}

@@ -9,8 +9,8 @@ import (
 )
 
 // Check is [files.Check] for rules of envoyproxy/ratelimit, which reads files of every
-// name. It also returns what that service decides differently.
-func Check(paths []string, opt rulefile.Options,
+// name. It also returns what that service decides differently; inPlace is as for [Find].
+func Check(paths []string, opt rulefile.Options, inPlace bool,
 	unfit files.FindProblems) (set *descriptors.Set, problems, differences []descriptors.Problem, err error) {
 	sources, err := files.ReadPaths(paths, files.Names{All: true})
 	if err != nil {
@@ -21,11 +21,11 @@ func Check(paths []string, opt rulefile.Options,
 		return nil, problems, nil, nil
 	}
 	for _, s := range sources {
-		if ext := filepath.Ext(s.Name); ext != ".yaml" && ext != ".yml" {
+		if ext := filepath.Ext(s.Name); !inPlace && ext != ".yaml" && ext != ".yml" {
 			differences = append(differences, descriptors.Problem{File: s.Name, Line: 1, Warning: true,
 				Message: "differs: the name of the file: the reference reads all files; headgate reads *.yaml and *.yml, " +
 					"unless it runs as ratelimit"})
 		}
 	}
-	return set, append(problems, unfit(set)...), append(differences, Find(spec)...), nil
+	return set, append(problems, unfit(set)...), append(differences, Find(spec, inPlace)...), nil
 }

@@ -13,6 +13,8 @@ import (
 type Difference struct {
 	// What names such rules; Reference and Headgate say what each of the two does.
 	What, Reference, Headgate string
+	// InPlace: `headgate ratelimit`, which runs in the place of the reference, decides as it does.
+	InPlace bool
 
 	// domain and rule return what of a domain, or of a rule among those of its level, is
 	// decided differently, empty if nothing is. Either may be nil.
@@ -26,6 +28,7 @@ var Differences = []Difference{
 		What:      "a domain with several rules",
 		Reference: "charges a refused request to all of its descriptors",
 		Headgate:  "charges it to none, unless `--charge each`, which `headgate ratelimit` sets",
+		InPlace:   true,
 		domain: func(d *descriptors.DomainSpec) string {
 			if limiting(d.Rules) > 1 {
 				return "a request that one of the domain's rules refuses"
@@ -95,13 +98,13 @@ var Differences = []Difference{
 }
 
 // Find returns what of the rules the two decide differently, each as a warning with its
-// place.
-func Find(spec *descriptors.Spec) []descriptors.Problem {
+// place. inPlace: headgate runs as `headgate ratelimit`.
+func Find(spec *descriptors.Spec, inPlace bool) []descriptors.Problem {
 	var found descriptors.Problems
 	for i := range spec.Domains {
 		d := spec.Domains[i]
 		for j := range Differences {
-			if diff := &Differences[j]; diff.domain != nil {
+			if diff := &Differences[j]; diff.domain != nil && !(inPlace && diff.InPlace) {
 				diff.add(&found, d.Place, d.Name, diff.domain(d))
 			}
 		}

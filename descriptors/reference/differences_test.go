@@ -38,7 +38,7 @@ func TestRulesThatShareCounters(t *testing.T) {
 	} {
 		spec := &descriptors.Spec{Domains: []*descriptors.DomainSpec{{Name: "d", Rules: rules(c.list...)}}}
 		found := false
-		for _, p := range Find(spec) {
+		for _, p := range Find(spec, false) {
 			found = found || strings.Contains(p.Message, "the counters of key")
 		}
 		if found != c.want {
@@ -51,7 +51,7 @@ func TestRulesThatShareCounters(t *testing.T) {
 func TestFindLooksBelow(t *testing.T) {
 	top := rules("a")
 	top[0].Rules = rules("b*=c")
-	list := Find(&descriptors.Spec{Domains: []*descriptors.DomainSpec{{Name: "d", Rules: top}}})
+	list := Find(&descriptors.Spec{Domains: []*descriptors.DomainSpec{{Name: "d", Rules: top}}}, true)
 	for _, p := range list {
 		if p.Path == "d/a/b*_c" && strings.Contains(p.Message, `begin with "b"`) && p.Warning {
 			return
