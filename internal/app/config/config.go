@@ -323,8 +323,8 @@ func (c *Config) leaseSettings() []settings.Setting {
 				"without lease_ttl; IMPOSTER_RATE_LIMITER_TTL, in seconds, sets the same", settings.Check(ttl),
 			settings.AlsoInSeconds("imposter.rate.limiter.ttl")),
 		settings.Row("lease-secret", &c.LeaseSecret, "",
-			"`secret` that signs leases; replicas need the same one (default: a random one that the store keeps)",
-			settings.Secret),
+			"`secret` that signs leases, of at least 16 characters; replicas need the same one (default: a random one that "+
+				"the store keeps)", settings.Secret, settings.Token),
 		settings.Row("lease-key", &c.LeaseKeys, []string{ratelimit.DefaultLeaseKey},
 			"`name` of leases in Envoy's dynamic metadata, where the access log finds them; may be repeated: each "+
 				"filter of a chain needs its own"),

@@ -119,6 +119,8 @@ func TestProblemsNameTheirPlace(t *testing.T) {
 			want: []string{`--grpc-client-san: "*" admits every name`, `"spiffe://*/x" has no trust domain`}},
 		{name: "slots that nobody could use", args: []string{"--slots-auth"},
 			want: []string{"--slots-auth: needs --admin-token or --admin-client-ca, or --admin-jwks"}},
+		{name: "secret that can be guessed", args: []string{"--lease-secret", "geheim"},
+			want: []string{"--lease-secret: has 6 characters, want at least 16"}},
 		{name: "metrics of policies without policies", args: []string{"--policy-metrics", "user:a"},
 			want: []string{"--policy-metrics: needs --policies"}},
 		{name: "bad keys of policies", args: []string{"--policies", "sqlite:p.db", "--policy-metrics", "user:*:b"},
@@ -314,7 +316,7 @@ func TestShownSettingsHideSecrets(t *testing.T) {
 	for _, args := range [][]string{
 		{"--backend", "redis+sentinel://u:geheim@a,b/m?sentinel_password=geheim&pool_size=30"},
 		{"--slots", "mysql://u:ge@heim@h/db?password=geheim"}, {"--slots-password", "geheim"},
-		{"--admin-token", "geheim-geheim-geheim"}, {"--lease-secret", "geheim"},
+		{"--admin-token", "geheim-geheim-geheim"}, {"--lease-secret", "geheim-geheim-geheim"},
 		{"--xds", "h:1"}, {"--xds-header", "authorization: geheim"}, {"--rules", "a"}, {"--rules", "b"},
 	} {
 		if err := fs.Parse(args); err != nil {
