@@ -31,12 +31,12 @@ func leaves(cmd *cobra.Command) map[string]*cobra.Command {
 	return all
 }
 
-// unformatted are the commands whose output has a form of its own: a log, a configuration, a capture.
-var unformatted = []string{"serve", "ratelimit", "envoy", "capture"}
+// unformatted are the commands whose output has a form of its own: a log, a configuration, a capture, a text.
+var unformatted = []string{"serve", "ratelimit", "envoy", "capture", "help"}
 
 // noService are the commands that ask no service: they are one, or are about files, a database or themselves.
 var noService = []string{"serve", "ratelimit", "envoy", "check", "test", "replay", "migrate", "slots reconcile",
-	"version"}
+	"version", "help"}
 
 // TestCommandsAreOneFamily: every command has --format, and those that ask a service have --addr. Shells complete each
 // flag that is one of several words. docs/commands.md has each command.

@@ -47,6 +47,8 @@ func TestBadCommandLinesAreExplained(t *testing.T) {
 		{"serve --slots-migrate false", `"false" is not part of a flag: a switch is set as in --shadow-mode=false`},
 		{"serve rules/", `"rules/": headgate serve takes flags only`},
 		{"serv", `unknown command "serv" for "headgate"; did you mean serve?`},
+		{"help serv", `unknown command "serv" for "headgate"; did you mean serve?`},
+		{"help slots reconcil", `unknown command "reconcil" for "headgate slots"; did you mean reconcile?`},
 		{"slots reconcil", `unknown command "reconcil" for "headgate slots"; did you mean reconcile?`},
 		{"slots reconcile --repare", "unknown flag: --repare; did you mean --repair?"},
 		{"ask d k=v --hits -1", `--hits: "-1" is not a valid uint32: want a whole number from 0 to 4294967295`},

@@ -95,6 +95,15 @@ Try it:
 	root.Flags().BoolVarP(&version, "version", "v", false, "print the version")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(commands()...)
+	root.InitDefaultHelpCmd()
+	help, _, _ := root.Find([]string{"help"})
+	help.Args = func(_ *cobra.Command, args []string) error {
+		found, rest, err := root.Find(args)
+		if err == nil && len(rest) > 0 {
+			err = noCommand(found, rest)
+		}
+		return err
+	}
 	return root
 }
 
