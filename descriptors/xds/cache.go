@@ -13,7 +13,6 @@ import (
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -109,16 +108,7 @@ func readCache(path, node string, most int) (*response, error) {
 // identifierOf returns which node an encoded response of the cache is for.
 func identifierOf(body []byte) string {
 	const controlPlane, identifier = 6, 1
-	return string(field(field(body, controlPlane), identifier))
-}
-
-// field returns the last field of a message with this number.
-func field(message []byte, number protowire.Number) (value []byte) {
-	r := protofields.Of(message)
-	for r.Next() {
-		if r.IsBytes(number) {
-			value = r.Value
-		}
-	}
-	return value
+	of, _ := protofields.Bytes(body, controlPlane)
+	name, _ := protofields.Bytes(of, identifier)
+	return string(name)
 }

@@ -52,23 +52,18 @@ func fingerprintOf(raw [][]byte) fingerprint {
 }
 
 // domainOf returns the domain of an encoded RateLimitConfig.
-func domainOf(config []byte) (name string, err error) {
+func domainOf(config []byte) (string, error) {
 	const domain = 2
-	r := protofields.Of(config)
-	for r.Next() {
-		if r.IsBytes(domain) {
-			name = string(r.Value)
-		}
-	}
+	name, ok := protofields.Bytes(config, domain)
 	switch {
-	case r.Malformed:
+	case !ok:
 		return "", errMalformed
-	case name == "":
+	case len(name) == 0:
 		return "", fmt.Errorf("a RateLimitConfig has no domain")
 	case len(name) > maxName:
 		return "", fmt.Errorf("the name of a domain has %d bytes; at most %d are allowed", len(name), maxName)
 	}
-	return name, nil
+	return string(name), nil
 }
 
 // recursionLimit bounds messages within messages: descriptors, and metadata in them.

@@ -8,6 +8,7 @@ import (
 	rlsconf "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/kit/protofields"
 )
 
 // An id identifies a descriptor among those of its level.
@@ -38,7 +39,7 @@ func idOf(d *rlsconf.RateLimitDescriptor) id { return id{d.GetKey(), d.GetValue(
 
 // idOfEncoded is idOf of an encoded descriptor.
 func idOfEncoded(b []byte) id {
-	key, value := keyAndValue(b)
+	key, value, _ := protofields.Entry(b)
 	return id{string(key), string(value)}
 }
 

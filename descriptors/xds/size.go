@@ -117,21 +117,6 @@ func (s *size) policy(b []byte) error {
 
 // lengthOfID returns how many bytes of a path are a descriptor's own.
 func lengthOfID(b []byte) int {
-	key, value := keyAndValue(b)
+	key, value, _ := protofields.Entry(b)
 	return len(key) + len(value) + len("._")
-}
-
-// keyAndValue returns parts of an encoded descriptor.
-func keyAndValue(b []byte) (key, value []byte) {
-	const fieldKey, fieldValue = 1, 2
-	r := protofields.Of(b)
-	for r.Next() {
-		switch { // of a field that is given twice the last one counts
-		case r.IsBytes(fieldKey):
-			key = r.Value
-		case r.IsBytes(fieldValue):
-			value = r.Value
-		}
-	}
-	return key, value
 }

@@ -86,6 +86,31 @@ func (r *Reader[T]) IsNumber(num protowire.Number) bool {
 	return r.num == num && r.typ == protowire.VarintType
 }
 
+// Bytes returns the last field with a number that is a string, bytes or a message; ok: the message is not malformed.
+func Bytes[T string | []byte](message T, num protowire.Number) (value T, ok bool) {
+	r := Of(message)
+	for r.Next() {
+		if r.IsBytes(num) {
+			value = r.Value
+		}
+	}
+	return value, !r.Malformed
+}
+
+// Entry returns the fields 1 and 2 as [Bytes] does: the key and the value of an entry of a map.
+func Entry[T string | []byte](message T) (key, value T, ok bool) {
+	r := Of(message)
+	for r.Next() {
+		switch {
+		case r.IsBytes(1):
+			key = r.Value
+		case r.IsBytes(2):
+			value = r.Value
+		}
+	}
+	return key, value, !r.Malformed
+}
+
 // varint decodes a base-128 number and returns its size, -1 if it is malformed.
 func varint[T string | []byte](s T) (n uint64, size int) {
 	if len(s) > 0 && s[0] < 0x80 {

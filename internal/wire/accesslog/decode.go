@@ -31,9 +31,6 @@ const (
 
 	fieldMetadataFilters = 1
 
-	fieldMapKey   = 1
-	fieldMapValue = 2
-
 	fieldStructFields = 1
 
 	fieldValueString = 3
@@ -212,7 +209,7 @@ func (c *Config) tokens(list []string, metadata []byte) ([]string, bool) {
 		if !f.IsBytes(fieldMetadataFilters) {
 			continue
 		}
-		namespace, fields, ok := mapEntry(f.Value)
+		namespace, fields, ok := protofields.Entry(f.Value)
 		if ok && contains(c.Namespaces, namespace) {
 			list, ok = c.inNamespace(list, fields)
 		}
@@ -229,10 +226,10 @@ func (c *Config) inNamespace(list []string, fields []byte) ([]string, bool) {
 		if !f.IsBytes(fieldStructFields) {
 			continue
 		}
-		key, value, ok := mapEntry(f.Value)
+		key, value, ok := protofields.Entry(f.Value)
 		if ok && contains(c.Keys, key) {
 			var token []byte
-			if token, ok = text(value); len(token) > 0 && len(token) <= leases.MaxLen {
+			if token, ok = protofields.Bytes(value, fieldValueString); len(token) > 0 && len(token) <= leases.MaxLen {
 				list = append(list, string(token))
 			}
 		}
@@ -241,30 +238,6 @@ func (c *Config) inNamespace(list []string, fields []byte) ([]string, bool) {
 		}
 	}
 	return list, !f.Malformed
-}
-
-func mapEntry(entry []byte) (key, value []byte, ok bool) {
-	c := protofields.Of(entry)
-	for c.Next() {
-		switch {
-		case c.IsBytes(fieldMapKey):
-			key = c.Value
-		case c.IsBytes(fieldMapValue):
-			value = c.Value
-		}
-	}
-	return key, value, !c.Malformed
-}
-
-// text returns the string that a google.protobuf.Value is, or nil.
-func text(value []byte) (s []byte, ok bool) {
-	c := protofields.Of(value)
-	for c.Next() {
-		if c.IsBytes(fieldValueString) {
-			s = c.Value
-		}
-	}
-	return s, !c.Malformed
 }
 
 func contains(list []string, name []byte) bool {
