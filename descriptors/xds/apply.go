@@ -47,7 +47,7 @@ func (c *Client) install(o *outcome) bool {
 // note keeps what is wrong for those who ask.
 func (c *Client) note(o *outcome) {
 	c.now.Rejected, c.now.Wrong, c.now.Problems = o.rejected, len(o.problems), nil
-	for _, p := range o.problems[:min(len(o.problems), mostShown)] {
+	for _, p := range shown(o.problems) {
 		c.now.Problems = append(c.now.Problems, cut(p.String(), 1000))
 	}
 }
@@ -88,15 +88,15 @@ func (c *Client) log(o *outcome, what string) {
 
 // details logs the first problems and warnings.
 func (c *Client) details(o *outcome) {
-	for i := range o.problems[:min(len(o.problems), mostShown)] {
-		c.opt.Log.Error("rejected rules", "problem", cut(o.problems[i].String(), 1000))
+	for _, p := range shown(o.problems) {
+		c.opt.Log.Error("rejected rules", "problem", cut(p.String(), 1000))
 	}
-	for i := range o.warnings[:min(len(o.warnings), mostShown)] {
-		c.opt.Log.Warn("warning about the rules", "warning", cut(o.warnings[i].String(), 1000))
+	for _, p := range shown(o.warnings) {
+		c.opt.Log.Warn("warning about the rules", "warning", cut(p.String(), 1000))
 	}
 }
 
-func shown(list []string) []string { return list[:min(len(list), mostShown)] }
+func shown[T any](list []T) []T { return list[:min(len(list), mostShown)] }
 
 // relay lays another overlay over the rules in force.
 func (c *Client) relay(l *overlay.Overlay) {

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"slices"
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/overlay"
@@ -109,16 +108,4 @@ type resource struct {
 	domain string
 	raw    []byte
 	size   size
-}
-
-// gather puts the resources of each domain together, in the order of the domains.
-func gather(list []resource) (order []string, parts map[string][]resource) {
-	parts = make(map[string][]resource, len(list))
-	for _, r := range list {
-		if parts[r.domain] == nil {
-			order = append(order, r.domain)
-		}
-		parts[r.domain] = append(parts[r.domain], r)
-	}
-	return slices.Clip(order), parts
 }

@@ -14,17 +14,17 @@ import (
 // An id identifies a descriptor among those of its level.
 type id struct{ key, value string }
 
-// groups puts descriptors of one level that have the same key and value together, in
-// the order of their first ones. A control plane sends such duplicates: Envoy Gateway
-// does for two ways to select one CIDR. They are one rule.
-func groups[T any](list []T, idOf func(T) id) [][]T {
+// groups puts what has the same name together, in the order of the first ones: the parts of a
+// domain, or descriptors of one level with the same key and value. A control plane sends such
+// duplicates: Envoy Gateway does for two ways to select one CIDR. They are one rule.
+func groups[T any, N comparable](list []T, nameOf func(T) N) [][]T {
 	if len(list) == 1 {
 		return [][]T{list}
 	}
 	all := make([][]T, 0, len(list))
-	at := make(map[id]int, len(list))
+	at := make(map[N]int, len(list))
 	for i, d := range list {
-		k := idOf(d)
+		k := nameOf(d)
 		if j, ok := at[k]; ok {
 			all[j] = append(all[j], d)
 			continue

@@ -55,12 +55,13 @@ func (o *outcome) split(problems []descriptors.Problem) {
 // says so, and while any resource is bad: it may be theirs.
 func (s *state) consider(list []resource, bad []descriptors.Problem, keep bool) *outcome {
 	o := &outcome{domains: map[string]*version{}, rejected: map[string]bool{}, problems: bad}
-	order, parts := gather(list)
-	for _, name := range order {
-		s.renew(o, name, parts[name])
+	sent := map[string]bool{}
+	for _, parts := range groups(list, func(r resource) string { return r.domain }) {
+		sent[parts[0].domain] = true
+		s.renew(o, parts)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.inForce)) {
-		if _, sent := parts[name]; !sent && (keep || len(bad) > 0) {
+		if !sent[name] && (keep || len(bad) > 0) {
 			o.domains[name], o.missing = s.inForce[name], append(o.missing, name)
 		}
 	}
@@ -78,10 +79,10 @@ func (s *state) consider(list []resource, bad []descriptors.Problem, keep bool) 
 	return o
 }
 
-// renew adds the new version of a domain to o, or the one in force if it is the same or
+// renew adds the new version of the domain of parts to o, or the one in force if it is the same or
 // the new one cannot be used.
-func (s *state) renew(o *outcome, name string, parts []resource) {
-	raw := make([][]byte, len(parts))
+func (s *state) renew(o *outcome, parts []resource) {
+	name, raw := parts[0].domain, make([][]byte, len(parts))
 	var held size
 	for i := range parts {
 		raw[i] = parts[i].raw
@@ -148,12 +149,15 @@ func (s *state) compile(o *outcome) {
 		o.reject("all rules together cannot be used")
 	}
 	o.split(problems)
+	var results []overlay.Result
 	for _, name := range slices.Sorted(maps.Keys(o.domains)) {
-		o.split(o.domains[name].warn)
-		o.split(o.domains[name].laid.Warnings)
+		v := o.domains[name]
+		o.split(v.warn)
+		o.split(v.laid.Warnings)
+		results = append(results, v.laid)
 	}
 	if set != nil {
-		o.split(s.overlay.Unused(resultsOf(o.domains)))
+		o.split(s.overlay.Unused(results))
 	}
 }
 
@@ -178,14 +182,6 @@ func (s *state) alone(o *outcome, name string) {
 		}
 	}
 	s.refuse(o, name, wrong)
-}
-
-func resultsOf(domains map[string]*version) []overlay.Result {
-	var list []overlay.Result
-	for _, v := range domains {
-		list = append(list, v.laid)
-	}
-	return list
 }
 
 // build compiles domains, and checks whether the backend can keep their limits.

@@ -68,10 +68,10 @@ func (s *Status) Describe(w io.Writer, now time.Time) error {
 		line("version: %q, domains: %d, changed: %s, answered: %s", s.Version, s.Domains, age(now, s.Changed),
 			age(now, s.Answered))
 	}
-	for _, name := range sorted(s.Rejected) {
+	for _, name := range shown(slices.Sorted(maps.Keys(s.Rejected))) {
 		line("rejected: %q, %s", name, map[bool]string{true: "as it was before", false: "not limited"}[s.Rejected[name]])
 	}
-	for _, name := range s.Kept[:min(len(s.Kept), mostShown)] {
+	for _, name := range shown(s.Kept) {
 		line("kept although not sent: %q", name)
 	}
 	for _, p := range s.Problems {
@@ -89,10 +89,4 @@ func age(now, then time.Time) string {
 		return "never"
 	}
 	return fmt.Sprintf("%s (%s ago)", then.UTC().Format(time.RFC3339), now.Sub(then).Round(time.Second))
-}
-
-// sorted returns at most mostShown names.
-func sorted(names map[string]bool) []string {
-	list := slices.Sorted(maps.Keys(names))
-	return list[:min(len(list), mostShown)]
 }
