@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/headgate-rls/headgate/internal/kit/background"
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
 	"github.com/headgate-rls/headgate/notify"
 	"github.com/headgate-rls/headgate/notify/pgstore"
 )
@@ -42,7 +43,7 @@ type Cache struct {
 	probing   atomic.Bool
 	pending   pending
 
-	byRedis, fallbacks, lost atomic.Int64
+	byRedis, fallbacks, lost metrics.Counter
 }
 
 // New returns a cache.
@@ -52,22 +53,6 @@ func New(c Config) *Cache {
 		often: background.LogLimit{PerSecond: 5}, delay: c.SyncDelay,
 		pending: newPending(),
 	}
-}
-
-// Stats are figures of a cache.
-type Stats struct {
-	ByRedis      int64 // sends decided in Redis
-	Fallbacks    int64 // sends decided in the database because Redis did not answer
-	Lost         int64 // units that were counted in Redis for messages that could not be delivered
-	Up           bool  // whether Redis answered last
-	SyncWaiting  int   // users whose count the database does not have yet
-	RemovalsWait int   // users whose hash is still to be removed after a change
-}
-
-// Stats returns the figures.
-func (c *Cache) Stats() Stats {
-	counts, removals := c.pending.size()
-	return Stats{c.byRedis.Load(), c.fallbacks.Load(), c.lost.Load(), c.up(), counts, removals}
 }
 
 // blockOf is how many units of a limit a hash gets at once: what a user may lose with Redis. take.lua

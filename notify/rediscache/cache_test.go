@@ -218,13 +218,14 @@ func TestAChangeWithoutRedisRemovesTheHashLater(t *testing.T) {
 		t.Errorf("the log is %q", log.String())
 	}
 	c.behind(true)
-	if n := c.Stats().RemovalsWait; n != 1 {
+	if _, n := c.pending.size(); n != 1 {
 		t.Errorf("%d removals wait while Redis does not answer", n)
 	}
 	server.Resume()
 	c.behind(true)
-	if n := c.client.Exists(t.Context(), keyPrefix+"u").Val(); n != 0 || c.Stats().RemovalsWait != 0 {
-		t.Errorf("there are %d hashes, and %d removals wait", n, c.Stats().RemovalsWait)
+	_, wait := c.pending.size()
+	if n := c.client.Exists(t.Context(), keyPrefix+"u").Val(); n != 0 || wait != 0 {
+		t.Errorf("there are %d hashes, and %d removals wait", n, wait)
 	}
 	if a := c.mustSend(t); a.Limit != 5 || a.Remaining != 4 {
 		t.Errorf("a send after the change: %+v", a)
@@ -239,14 +240,16 @@ func TestTheEndWritesWhatWaits(t *testing.T) {
 		c.mustSend(t)
 	}
 	const counted = "SELECT current_count FROM rate_limit_store"
-	if n := query(counted); n != "0" || c.Stats().SyncWaiting != 1 {
-		t.Errorf("%s are counted before the delay is over, and %d users wait", n, c.Stats().SyncWaiting)
+	wait, _ := c.pending.size()
+	if n := query(counted); n != "0" || wait != 1 {
+		t.Errorf("%s are counted before the delay is over, and %d users wait", n, wait)
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
 	c.Run(ended)
-	if n := query(counted); n != "3" || c.Stats().SyncWaiting != 0 {
-		t.Errorf("%s are counted at the end, want 3, and %d users wait", n, c.Stats().SyncWaiting)
+	wait, _ = c.pending.size()
+	if n := query(counted); n != "3" || wait != 0 {
+		t.Errorf("%s are counted at the end, want 3, and %d users wait", n, wait)
 	}
 }
 
@@ -261,8 +264,8 @@ func TestAMessageThatIsNotDeliveredStaysCounted(t *testing.T) {
 		t.Errorf("without a broker a send is answered with %v", err)
 	}
 	kafka.err = nil
-	if a := c.mustSend(t); a.Remaining != 158 || c.Stats().Lost != 1 {
-		t.Errorf("%d of 160 remain after a lost unit and a send; %d are lost", a.Remaining, c.Stats().Lost)
+	if a := c.mustSend(t); a.Remaining != 158 || c.lost.Value() != 1 {
+		t.Errorf("%d of 160 remain after a lost unit and a send; %d are lost", a.Remaining, c.lost.Value())
 	}
 }
 

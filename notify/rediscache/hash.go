@@ -57,8 +57,6 @@ type taken struct {
 
 // takeUnit takes a unit. It is never repeated: after an error one may have been taken.
 func (h *hashes) takeUnit(ctx context.Context, user string) (t taken, err error) {
-	ctx, cancel := context.WithTimeout(ctx, h.deadline)
-	defer cancel()
 	reply, err := h.run(ctx, h.take, user).Slice()
 	if err != nil {
 		return t, err
@@ -85,8 +83,6 @@ var errNoTime = errors.New("the window is over")
 // putBlock adds a block to the user's hash. It is never repeated: after an error the block
 // may be there.
 func (h *hashes) putBlock(ctx context.Context, user string, b pgstore.Block) (put bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, h.deadline)
-	defer cancel()
 	left := min(b.Rest-time.Since(b.At), h.maxTTL).Milliseconds()
 	if left <= 0 {
 		return false, errNoTime
@@ -97,8 +93,6 @@ func (h *hashes) putBlock(ctx context.Context, user string, b pgstore.Block) (pu
 
 // dropOld removes the user's hash unless its configuration is newer than the version.
 func (h *hashes) dropOld(ctx context.Context, user string, version int64) error {
-	ctx, cancel := context.WithTimeout(ctx, h.deadline)
-	defer cancel()
 	return h.run(ctx, h.drop, user, version).Err()
 }
 
@@ -109,9 +103,11 @@ func (h *hashes) remove(ctx context.Context, user string) error {
 	return h.client.Del(ctx, keyPrefix+user).Err()
 }
 
-// run runs a script. It is sent again with its text only if the server says that it does not
+// run runs a script within the deadline. It is sent again with its text only if the server says that it does not
 // know it, and so has not run it.
 func (h *hashes) run(ctx context.Context, s *redis.Script, user string, args ...any) *redis.Cmd {
+	ctx, cancel := context.WithTimeout(ctx, h.deadline)
+	defer cancel()
 	keys := []string{keyPrefix + user}
 	reply := s.EvalSha(ctx, h.client, keys, args...)
 	if redis.HasErrorPrefix(reply.Err(), "NOSCRIPT") {
