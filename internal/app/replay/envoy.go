@@ -37,7 +37,6 @@ type accessLog struct {
 	seen   []bool   // in any line
 	names  []string // of the fields of the first line
 	values [][]byte // of the line; nil: it has none
-	has    []bool
 
 	order []place // of the fields of the line before
 	nth   int     // of the field that is read next
@@ -99,7 +98,7 @@ func newAccessLog(m Mapping) (*accessLog, error) {
 	if m.Cost != "" {
 		a.cost = a.field(m.Cost)
 	}
-	a.seen, a.has, a.values = make([]bool, len(a.fields)), make([]bool, len(a.fields)), make([][]byte, len(a.fields))
+	a.seen, a.values = make([]bool, len(a.fields)), make([][]byte, len(a.fields))
 	return a, nil
 }
 
@@ -145,7 +144,7 @@ func (a *accessLog) pattern(text string) (t pattern, err error) {
 func (a *accessLog) parse(text []byte, l *line) (err error) {
 	*l = line{}
 	s := scanner{text: text}
-	clear(a.has)
+	clear(a.values)
 	a.nth = 0
 	var first *[]string
 	if a.names == nil {
@@ -157,13 +156,13 @@ func (a *accessLog) parse(text []byte, l *line) (err error) {
 	if err != nil {
 		return err
 	}
-	if !a.has[a.time] {
+	if a.values[a.time] == nil {
 		return fmt.Errorf("the line has no field %q", a.Time)
 	}
 	if l.at, err = a.clock.read(a.values[a.time]); err != nil {
 		return fmt.Errorf("%s: %w", a.Time, err)
 	}
-	if a.duration >= 0 && a.has[a.duration] {
+	if a.duration >= 0 && a.values[a.duration] != nil {
 		ms, err := strconv.ParseFloat(string(a.values[a.duration]), 64)
 		if err != nil || !(ms >= 0 && ms < 1e12) {
 			return fmt.Errorf("%s: %.40q is not a number of milliseconds", a.Duration, a.values[a.duration])
@@ -194,8 +193,10 @@ func (a *accessLog) read(s *scanner, path []byte, depth int, names *[]string) er
 			*names = append(*names, string(name))
 		}
 		if at := a.index(name); at >= 0 {
-			// Envoy writes null, or - in texts, where it has no value.
-			a.seen[at], a.has[at], a.values[at] = true, len(value) > 0 && string(value) != "-", value
+			if len(value) == 0 || string(value) == "-" { // Envoy's null, or - in texts, where it has no value
+				value = nil
+			}
+			a.seen[at], a.values[at] = true, value
 		}
 		return err
 	})
@@ -228,12 +229,10 @@ func (a *accessLog) request() (*asked, error) {
 			continue
 		}
 		size := uint64(0)
-		if a.has[i] {
+		if a.values[i] != nil {
 			size = 1 + uint64(len(a.values[i]))
 		}
-		if a.key = binary.AppendUvarint(a.key, size); a.has[i] {
-			a.key = append(a.key, a.values[i]...)
-		}
+		a.key = append(binary.AppendUvarint(a.key, size), a.values[i]...)
 	}
 	if r, ok := a.requests[string(a.key)]; ok {
 		return r, nil
@@ -243,7 +242,7 @@ func (a *accessLog) request() (*asked, error) {
 	r.Domain = a.Domain
 	var cost uint64
 	if a.cost >= 0 {
-		if !a.has[a.cost] {
+		if a.values[a.cost] == nil {
 			return nil, fmt.Errorf("the line has no field %q", a.Cost)
 		}
 		var err error
@@ -275,7 +274,7 @@ func (a *accessLog) descriptor(t pattern) (d ratelimit.Descriptor, ok bool) {
 			case p.field < 0:
 				value = append(value, p.text...)
 				continue
-			case !a.has[p.field]:
+			case a.values[p.field] == nil:
 				return d, false
 			}
 			v := a.values[p.field]

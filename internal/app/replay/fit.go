@@ -2,6 +2,7 @@ package replay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/headgate-rls/headgate/backends"
@@ -208,7 +209,7 @@ func withFigure(l *limit.Limit, n int64) (*limit.Limit, error) {
 	if err == nil && l.Is(limit.Refilled) {
 		num, den := l.Interval()
 		if n, d := other.Interval(); n != num || d != den {
-			return nil, errNone
+			return nil, errors.New("no such limit")
 		}
 	}
 	return other, err

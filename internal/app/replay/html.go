@@ -87,9 +87,6 @@ func newChart(curves ...curve) *chart {
 		}
 		c.step = max(c.step, s.step)
 		c.To = max(c.To, s.start+limit.Instant(len(s.points))*s.step)
-		for _, n := range s.points {
-			c.Most = max(c.Most, n)
-		}
 	}
 	if c.From == 0 {
 		return nil

@@ -6,7 +6,6 @@ package replay
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -180,7 +179,9 @@ func (r *run) decide() error {
 			return nil
 		}
 		if r.begin == 0 {
-			r.start(l.at)
+			if r.begin = l.at.Add(r.Warm); !r.From.IsZero() {
+				r.begin = limit.InstantOf(r.From)
+			}
 		}
 		if r.one(by, l, &now) {
 			r.report.Assumed++
@@ -230,13 +231,6 @@ func (r *run) nothing(in *input) error {
 			in.last.Time().Format(time.RFC3339))
 	}
 	return wrong("the files are empty: there is nothing to replay")
-}
-
-// start says from when on to report, when the first request has come.
-func (r *run) start(at limit.Instant) {
-	if r.begin = at.Add(r.Warm); !r.From.IsZero() {
-		r.begin = limit.InstantOf(r.From)
-	}
 }
 
 // one decides a request, and keeps its leases and reservations until it ends. It then settles the reservations, unless
@@ -372,6 +366,3 @@ func (r *run) conclude() {
 	})
 	rep.Keys = rep.Keys[:min(len(rep.Keys), max(r.Top, 0))]
 }
-
-// errNone says that a limit cannot be so large that a key fits.
-var errNone = errors.New("no such limit")

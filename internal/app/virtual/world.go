@@ -126,9 +126,6 @@ func (w *World) End(lease *leases.Lease) {
 	w.service.Leases().ApplyOwn(context.Background(), leases.Release, *lease)
 }
 
-// Figures are what the store says of itself, for metrics.
-func (w *World) Figures() []backends.Figure { return w.store.Figures() }
-
 // An end is of a request in flight.
 type end struct {
 	at    limit.Instant
