@@ -48,7 +48,8 @@ type Candidate struct {
 	rules atomic.Pointer[rules] // nil: there are none, and nothing is decided
 	state atomic.Pointer[state]
 
-	figures
+	decisions       metrics.Counters
+	dropped, failed metrics.Counter
 
 	// Of the goroutine of Run.
 	leases map[string]held // of the candidate, by the names of the live ones
@@ -335,11 +336,6 @@ func outcome(refused bool) string {
 		return "over_limit"
 	}
 	return "ok"
-}
-
-// Rows returns the table of the metrics.
-func (k *Candidate) Rows() []metrics.Row {
-	return k.rows(func() int { return metrics.Truth(k.state.Load().Error == "") })
 }
 
 // Close releases what is kept in the store.
