@@ -16,9 +16,6 @@ type Traffic struct {
 	seen ratelimit.Shape // its time only
 }
 
-// Seen notes a call at an instant, in µs since 1970.
-func (t *Traffic) Seen(now int64) { t.seen.Seen(now) }
-
 // Last returns when the last call was seen, to the second; the zero time if none was.
 func (t *Traffic) Last() time.Time { return t.seen.Last() }
 
@@ -27,7 +24,7 @@ func (t *Traffic) see(b *ratelimit.Batch, c *ratelimit.Call) {
 	if len(c.Decisions) == 0 {
 		return // nothing was asked that can be decided
 	}
-	t.Seen(b.Instant())
+	t.seen.Seen(b.Instant())
 	b.Count(&t.Answers)
 	if c.Response.OverLimit {
 		b.Count(&t.Refused)

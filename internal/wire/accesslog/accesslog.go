@@ -20,17 +20,13 @@ func Register(srv grpc.ServiceRegistrar, s Leases, conf Config) {
 // serviceDesc describes envoy.service.accesslog.v3.AccessLogService. The generated package would link all log types.
 var serviceDesc = grpc.ServiceDesc{
 	ServiceName: "envoy.service.accesslog.v3.AccessLogService",
-	HandlerType: (*streamServer)(nil),
+	HandlerType: (*any)(nil),
 	Streams: []grpc.StreamDesc{{
 		StreamName:    "StreamAccessLogs",
 		ClientStreams: true,
-		Handler:       func(s any, stream grpc.ServerStream) error { return s.(streamServer).streamAccessLogs(stream) },
+		Handler:       func(s any, stream grpc.ServerStream) error { return s.(*server).streamAccessLogs(stream) },
 	}},
 	Metadata: "envoy/service/accesslog/v3/als.proto",
-}
-
-type streamServer interface {
-	streamAccessLogs(stream grpc.ServerStream) error
 }
 
 func (s *server) streamAccessLogs(stream grpc.ServerStream) error {

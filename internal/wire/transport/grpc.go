@@ -29,7 +29,7 @@ func Register(srv grpc.ServiceRegistrar, s *ratelimit.Service, observe ratelimit
 	for _, m := range Methods {
 		desc := services[m.Service]
 		if desc == nil {
-			desc = &grpc.ServiceDesc{ServiceName: m.Service, HandlerType: (*grpcServer)(nil)}
+			desc = &grpc.ServiceDesc{ServiceName: m.Service, HandlerType: (*any)(nil)}
 			services[m.Service] = desc
 		}
 		desc.Methods = append(desc.Methods, grpc.MethodDesc{MethodName: m.Name, Handler: m.handle})
@@ -37,10 +37,6 @@ func Register(srv grpc.ServiceRegistrar, s *ratelimit.Service, observe ratelimit
 	for _, desc := range services {
 		srv.RegisterService(desc, h)
 	}
-}
-
-type grpcServer interface {
-	answer(ctx context.Context, ex *exchange) error
 }
 
 type grpcHandler struct {
@@ -61,7 +57,7 @@ func (m *Method) handle(
 		return nil, err
 	}
 	call := func(ctx context.Context, _ any) (any, error) {
-		if err := h.(grpcServer).answer(ctx, ex); err != nil {
+		if err := h.(*grpcHandler).answer(ctx, ex); err != nil {
 			exchanges.Put(ex)
 			return nil, err
 		}

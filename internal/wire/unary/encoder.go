@@ -85,7 +85,7 @@ func (e *encoder) appendOK(b []byte) []byte {
 func (e *encoder) appendStatus(b []byte, s *Status) []byte {
 	b = appendText(append(b, 0), "grpc-status")
 	var code [10]byte
-	b = appendText(b, string(appendCode(code[:0], s.Code)))
+	b = appendText(b, string(strconv.AppendUint(code[:0], uint64(s.Code), 10)))
 	if s.Message == "" {
 		return b
 	}

@@ -8,10 +8,9 @@ import (
 
 // Sizes that HTTP/2 sets, in bytes.
 const (
-	frameHeader   = 9         // the header of a frame
-	minFrame      = 16 << 10  // the frame size that everyone must take
-	maxFrame      = 1<<24 - 1 // the largest that can be asked for
-	defaultWindow = 65535     // the first window of a connection and of each stream
+	frameHeader   = 9        // the header of a frame
+	minFrame      = 16 << 10 // the frame size that everyone must take
+	defaultWindow = 65535    // the first window of a connection and of each stream
 	maxWindow     = 1<<31 - 1
 )
 

@@ -1,7 +1,5 @@
 package unary
 
-import "strconv"
-
 // A Code is a gRPC status code.
 type Code uint32
 
@@ -29,11 +27,6 @@ type Status struct {
 // maxStatusMessage bounds a status message, in bytes before it is encoded.
 // Three times as much still fits in a frame of the smallest size.
 const maxStatusMessage = 1 << 10
-
-// appendCode appends a status code in decimal.
-func appendCode(b []byte, code Code) []byte {
-	return strconv.AppendUint(b, uint64(code), 10)
-}
 
 // appendPercentEncoded appends text as grpc-message has it: all but printable
 // ASCII is percent-encoded byte by byte.
