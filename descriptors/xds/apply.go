@@ -131,7 +131,7 @@ func (c *Client) keep() {
 	if c.opt.Cache == "" || c.cached == nil {
 		return
 	}
-	content, err := encodeCache(c.opt.NodeID, c.now.Version, slices.Sorted(maps.Keys(c.state.inForce)), c.state.inForce)
+	content, err := encodeCache(c.opt.NodeID, c.now.Version, c.state.inForce)
 	if err != nil {
 		c.opt.Log.Error("could not write the file of last known rules", "file", c.opt.Cache, "error", err)
 		return

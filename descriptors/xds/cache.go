@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,10 +26,10 @@ const cacheHead = "headgate xds cache 1\n"
 
 // encodeCache returns the content of the file for what is in force. The names of domains
 // are in order, so that equal rules are equal bytes.
-func encodeCache(node, accepted string, order []string, domains map[string]*version) ([]byte, error) {
+func encodeCache(node, accepted string, domains map[string]*version) ([]byte, error) {
 	resp := &discovery.DiscoveryResponse{VersionInfo: accepted, TypeUrl: typeURLOfRules,
 		ControlPlane: &core.ControlPlane{Identifier: node}}
-	for _, name := range order {
+	for _, name := range slices.Sorted(maps.Keys(domains)) {
 		for _, raw := range domains[name].raw {
 			resp.Resources = append(resp.Resources, &anypb.Any{TypeUrl: typeURLOfRules, Value: raw})
 		}
@@ -99,16 +100,10 @@ func readCache(path, node string, most int) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if of := identifierOf(body); of != node {
+	const controlPlane, identifier = 6, 1
+	plane, _ := protofields.Bytes(body, controlPlane)
+	if of, _ := protofields.Bytes(plane, identifier); string(of) != node {
 		return nil, fmt.Errorf("it is of the node %.100q and not of %q", of, node)
 	}
 	return resp, nil
-}
-
-// identifierOf returns which node an encoded response of the cache is for.
-func identifierOf(body []byte) string {
-	const controlPlane, identifier = 6, 1
-	of, _ := protofields.Bytes(body, controlPlane)
-	name, _ := protofields.Bytes(of, identifier)
-	return string(name)
 }

@@ -2,7 +2,6 @@ package xds
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	rlsconf "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
@@ -90,17 +89,4 @@ func shadowLast(s descriptors.LimitSpec) int {
 		return 1
 	}
 	return 0
-}
-
-// join adds metadata to what is there, which wins.
-func join(to, more map[string]any) map[string]any {
-	if to == nil || more == nil {
-		if to == nil {
-			return more
-		}
-		return to
-	}
-	out := maps.Clone(more)
-	maps.Copy(out, to)
-	return out
 }

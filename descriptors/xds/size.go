@@ -71,7 +71,8 @@ func (s *size) descriptor(b []byte, depth, path int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("descriptors are nested deeper than %d", maxDepth)
 	}
-	path += lengthOfID(b)
+	key, value, _ := protofields.Entry(b)
+	path += len(key) + len(value) + len("._")
 	s.nodes++
 	s.paths += path
 	r := protofields.Of(b)
@@ -113,10 +114,4 @@ func (s *size) policy(b []byte) error {
 		return errMalformed
 	}
 	return s.check()
-}
-
-// lengthOfID returns how many bytes of a path are a descriptor's own.
-func lengthOfID(b []byte) int {
-	key, value, _ := protofields.Entry(b)
-	return len(key) + len(value) + len("._")
 }

@@ -2,6 +2,7 @@ package xds
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -127,7 +128,9 @@ func (t *translator) rule(group []*rlsconf.RateLimitDescriptor, at *node) *descr
 		r.Quota = r.Quota && d.GetQuotaMode()
 		r.DetailedMetric = r.DetailedMetric || d.GetDetailedMetric()
 		if d.GetMetadata() != nil {
-			r.Metadata = join(r.Metadata, d.GetMetadata().AsMap())
+			joined := d.GetMetadata().AsMap()
+			maps.Copy(joined, r.Metadata) // what is there wins
+			r.Metadata = joined
 		}
 		t.unknown(at, d.ProtoReflect().GetUnknown())
 		if i > 0 {
