@@ -163,7 +163,11 @@ func (c *Consumer) start(ctx context.Context, p kgo.FetchTopicPartition) *lane {
 // work handles records in their order, each until it is done with or ctx ends.
 func (c *Consumer) work(ctx context.Context, records []*kgo.Record) {
 	for _, r := range records {
-		for ctx.Err() == nil && !c.handle(ctx, r) {
+		for ctx.Err() == nil {
+			if c.send(ctx, r) {
+				c.client.MarkCommitRecords(r) // done with: it is committed
+				break
+			}
 			_ = background.Sleep(ctx, retryAfter)
 		}
 	}
@@ -248,15 +252,6 @@ func (c *Consumer) committed(err error) {
 	if first {
 		c.Log.Warn("messages were handled but not committed; they may be sent again", "error", err)
 	}
-}
-
-// handle reports whether a record is done with. It is committed then.
-func (c *Consumer) handle(ctx context.Context, r *kgo.Record) bool {
-	done := c.send(ctx, r)
-	if done {
-		c.client.MarkCommitRecords(r)
-	}
-	return done
 }
 
 // send reports whether a record was sent, or skipped.

@@ -61,14 +61,10 @@ func (p Program[S]) Run(ctx context.Context, args, environ []string, out, errOut
 	cmd.SetArgs(args)
 	cmd.SetOut(out)
 	cmd.SetErr(errOut)
-	if err := cmd.ExecuteContext(ctx); err != nil && !Ended(ctx, err) {
+	// An error that only says that the program was asked to end is none.
+	if err := cmd.ExecuteContext(ctx); err != nil && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
 		fmt.Fprintf(errOut, "%s: %v\n", p.Name, err)
 		return 2
 	}
 	return 0
-}
-
-// Ended reports whether an error only says that the program was asked to end.
-func Ended(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && errors.Is(err, ctx.Err())
 }

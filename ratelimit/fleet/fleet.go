@@ -91,7 +91,9 @@ func (f *Fleet) all(ctx context.Context, by By, minutes int) Top {
 	others, err := f.read(ctx)
 	t.Err = err
 	for _, r := range others {
-		t.see(r)
+		if !slices.ContainsFunc(t.Replicas, func(have Replica) bool { return have.ID == r.replica }) {
+			t.Replicas = append(t.Replicas, Replica{r.replica, r.Name})
+		}
 		for _, k := range r.keys(by) {
 			id := [2]string{k.Rule, k.Name}
 			if there := merged[id]; there != nil {
@@ -110,13 +112,6 @@ func (f *Fleet) all(ctx context.Context, by By, minutes int) Top {
 		return cmp.Or(cmp.Compare(b.Figure, a.Figure), strings.Compare(a.Name, b.Name), strings.Compare(a.Rule, b.Rule))
 	})
 	return t
-}
-
-// see notes the replica that has written a row.
-func (t *Top) see(r *row) {
-	if !slices.ContainsFunc(t.Replicas, func(have Replica) bool { return have.ID == r.replica }) {
-		t.Replicas = append(t.Replicas, Replica{r.replica, r.Name})
-	}
 }
 
 // own returns what this replica has seen.

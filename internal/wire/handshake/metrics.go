@@ -21,7 +21,9 @@ type Failures struct {
 // NewFailures returns a count of none.
 func NewFailures(log *slog.Logger) *Failures {
 	f := &Failures{log: log, limit: background.LogLimit{PerSecond: 1}}
-	f.row = f.counters.Row(failedRow.Name, failedRow.Help, failedRow.Labels)
+	f.row = f.counters.Row("headgate_tls_handshake_failures_total",
+		"TLS handshakes that failed, by port and reason. Requests of such clients are not limited if they fail open.",
+		metrics.Open("transport").Closed("reason", reasonNames()...))
 	return f
 }
 
@@ -68,11 +70,6 @@ func (f *Failures) Failed(transport string, client net.Addr, err error) {
 		return
 	}
 }
-
-// failedRow is the metric of handshakes that failed.
-var failedRow = metrics.Row{Name: "headgate_tls_handshake_failures_total",
-	Labels: metrics.Open("transport").Closed("reason", reasonNames()...),
-	Help:   "TLS handshakes that failed, by port and reason. Requests of such clients are not limited if they fail open."}
 
 // reasonNames are the names of reasons, each once.
 func reasonNames() (names []string) {
