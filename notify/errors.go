@@ -37,7 +37,6 @@ type Part string
 const (
 	Store  Part = "store"
 	Broker Part = "broker"
-	Cache  Part = "cache"
 )
 
 // An UnavailableError: a part does not answer, or not in time. Nothing was accepted.

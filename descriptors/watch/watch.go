@@ -66,7 +66,8 @@ type Watcher struct {
 	settle  settling
 
 	newEvents func() (*fsnotify.Watcher, error)
-	files     func([]rulefile.Source, error) // of Follow, which compiles nothing; else nil
+	// hand gets what was read, of Follow, which compiles nothing; else nil
+	hand func([]rulefile.Source, []files.Unreadable, error)
 
 	events   *fsnotify.Watcher // nil: only polling
 	folders  map[string]bool   // every change in these counts
@@ -236,7 +237,7 @@ func (w *Watcher) reload() {
 		return
 	}
 	w.seen = seen
-	if w.files != nil {
+	if w.hand != nil {
 		w.hand(sources, failed, err)
 		return
 	}
@@ -424,17 +425,14 @@ func (w *Watcher) below(path string, depth int) {
 // followed as a [Watcher] follows files of rules.
 func Follow(ctx context.Context, paths []string, log *slog.Logger, changed func([]rulefile.Source, error)) error {
 	w := New(paths, Options{Log: log})
-	w.files = changed
+	w.hand = func(sources []rulefile.Source, failed []files.Unreadable, err error) {
+		if err == nil && len(failed) > 0 {
+			err = failed[0].Err
+		}
+		if err != nil {
+			sources = nil
+		}
+		changed(sources, err)
+	}
 	return w.Run(ctx)
-}
-
-// hand gives what was read to the function of Follow.
-func (w *Watcher) hand(sources []rulefile.Source, failed []files.Unreadable, err error) {
-	if err == nil && len(failed) > 0 {
-		err = failed[0].Err
-	}
-	if err != nil {
-		sources = nil
-	}
-	w.files(sources, err)
 }

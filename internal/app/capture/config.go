@@ -1,8 +1,6 @@
 package capture
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -83,12 +81,6 @@ func (c *Config) setMax(text string) error {
 // hashes reports whether the values of entries with a key are hashed.
 func (c *Config) hashes(key string) bool {
 	return len(c.Hash) > 0 && (c.Hash[0] == "*" || slices.Contains(c.Hash, key))
-}
-
-// hashed returns what takes the place of a value.
-func hashed(value string) string {
-	sum := sha256.Sum256([]byte(value))
-	return "sha256:" + hex.EncodeToString(sum[:8])
 }
 
 // Sampled reports whether requests with a first descriptor belong to a part of all: the same ones in every process.

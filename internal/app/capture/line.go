@@ -1,6 +1,8 @@
 package capture
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -71,7 +73,8 @@ func (c *Config) descriptor(b []byte, d *ratelimit.Descriptor) []byte {
 		b = appendText(append(b, `{"key":`...), d.Entries[j].Key)
 		value := d.Entries[j].Value
 		if c.hashes(d.Entries[j].Key) {
-			value = hashed(value)
+			sum := sha256.Sum256([]byte(value))
+			value = "sha256:" + hex.EncodeToString(sum[:8])
 		}
 		b = append(appendText(append(b, `,"value":`...), value), '}')
 	}
