@@ -250,13 +250,7 @@ func (l *Limiter) SetRules(list ...Rules) error {
 	return l.install(set)
 }
 
-func (l *Limiter) install(set *descriptors.Set) error {
-	if err := l.service.SetRules(set); err != nil {
-		return err
-	}
-	l.store.RulesChanged()
-	return nil
-}
+func (l *Limiter) install(set *descriptors.Set) error { return l.service.SetRules(set) }
 
 // endWithin bounds how long Close waits for leases to be given back.
 const endWithin = 2 * time.Second

@@ -54,10 +54,6 @@ type Lister interface {
 	List(ctx context.Context, after string, n int) (keys []limit.Key, next string, err error)
 }
 
-// A Flusher is a layer that knows answers, which Flush makes it forget because
-// the rules have changed.
-type Flusher interface{ Flush() }
-
 // A Partitioned store may have several servers, one of which may be slower than the others.
 type Partitioned interface {
 	// Servers returns a function that returns, as far as is known and without asking any,

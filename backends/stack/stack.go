@@ -179,15 +179,6 @@ func (s *Stack) Usual() string {
 	return ""
 }
 
-// RulesChanged forgets what layers know under the old rules.
-func (s *Stack) RulesChanged() {
-	for _, p := range s.parts {
-		if f, ok := p.(backends.Flusher); ok {
-			f.Flush()
-		}
-	}
-}
-
 // sweepEvery is how often expired state is dropped.
 const sweepEvery = time.Second
 

@@ -166,9 +166,6 @@ func (l *limits) install(set *descriptors.Set) error {
 	if err := l.service.SetRules(set); err != nil {
 		return err
 	}
-	for _, store := range l.stores() {
-		store.RulesChanged()
-	}
 	l.warnOfPolicies(set)
 	return nil
 }
