@@ -214,16 +214,3 @@ func (b *Backend) Close() error {
 	b.refunds.close(b.cfg.Timeout)
 	return b.stop()
 }
-
-// Warnings asks the servers about settings under which limits would not hold
-// and returns a sentence for each. A server that does not answer, because
-// the user may not ask or the server is away, gives none.
-func (b *Backend) Warnings(ctx context.Context) (list []string) {
-	found, _ := askVitals(ctx, b.client) // those that do not answer are missing
-	for addr, v := range found {
-		for _, w := range v.warnings {
-			list = append(list, "Redis at "+addr+": "+w)
-		}
-	}
-	return list
-}

@@ -58,6 +58,8 @@ type refunds struct {
 	workers int
 	ended   chan struct{} // set by close; closed when the last worker has ended
 
+	// done are given back, late those of which nothing or not all was worth anything any more, and lost those that
+	// could not be.
 	done, late, lost atomic.Int64
 }
 

@@ -34,7 +34,9 @@ type servers struct {
 	closing    context.Context
 	close      context.CancelFunc
 
-	calls, noScript, retries, counted atomic.Int64
+	calls, noScript atomic.Int64 // of the script, and those of them that had to send its text
+	retries         atomic.Int64 // calls sent again because they are known to have had no effect
+	counted         atomic.Int64 // slices that were decided without it
 
 	// clock is what a server's clock showed that was asked about windows of a
 	// calendar.

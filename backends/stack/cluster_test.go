@@ -2,6 +2,7 @@ package stack
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,8 +32,9 @@ func TestClusterKeepsTheContractApart(t *testing.T) {
 			return coalesce.New(store, coalesce.Config{Servers: store.Servers(), Timeout: 10 * time.Second})
 		},
 		Settle: func(tb testing.TB, _ backends.Backend) {
+			pending := func(f backends.Figure) bool { return f.Name == "headgate_redis_refunds_pending" && f.Value() > 0 }
 			testenv.Eventually(tb, 10*time.Second, "have given everything back", func() string {
-				if store.Stats().RefundsPending > 0 {
+				if slices.ContainsFunc(store.Figures(), pending) {
 					return "refunds are pending"
 				}
 				return ""

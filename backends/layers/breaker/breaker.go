@@ -23,7 +23,7 @@ type Backend struct {
 	pulse    pulse
 	gait     gait
 
-	// Counters for Stats.
+	// Takes that were failed as the breaker was not closed, those as of MaxInFlight, and verdicts after the deadline.
 	refused, overloaded, late atomic.Uint64
 }
 
