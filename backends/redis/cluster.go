@@ -23,36 +23,30 @@ import (
 // too early could not be fetched again. They cost a second trip, and find what
 // the others left.
 
-// A splitter takes requests on a Cluster.
-type splitter struct {
-	*servers
-	*packer
-	refunds *refunds
-}
-
-func (c *splitter) take(ctx context.Context, s *scratch, reqs []limit.Request, out []limit.Verdict) {
-	c.place(s, reqs, out, c.requestSlot)
+// takeSplit is take on a Cluster.
+func (b *Backend) takeSplit(ctx context.Context, s *scratch, reqs []limit.Request, out []limit.Verdict) {
+	b.place(s, reqs, out, b.requestSlot)
 	var split, waiting []*splitRequest
 	for i := range reqs {
 		if s.where[i] == unplaced && out[i].Err == nil {
 			sr := &splitRequest{req: &reqs[i], out: &out[i]}
-			c.split(s, sr)
+			b.split(s, sr)
 			split = append(split, sr)
 		}
 	}
-	c.decide(ctx, c.packer, s, reqs)
-	c.collect(s, reqs, out)
+	b.decide(ctx, b.packer, s, reqs)
+	b.collect(s, reqs, out)
 	for _, sr := range split {
-		sr.gather(&c.keys)
+		sr.gather(&b.keys)
 		switch {
 		case sr.out.Err != nil || !sr.out.Admitted:
-			c.giveBack(sr)
+			b.giveBack(sr)
 		case sr.waiting:
 			waiting = append(waiting, sr)
 		}
 	}
 	if len(waiting) > 0 {
-		c.takeWaiting(ctx, waiting)
+		b.takeWaiting(ctx, waiting)
 	}
 }
 
@@ -76,16 +70,16 @@ type part struct {
 
 // split divides a request into parts, each in a call of its own: there are
 // few, and it keeps replies simple to read. Ops that wait ask what is left.
-func (c *splitter) split(s *scratch, sr *splitRequest) {
+func (b *Backend) split(s *scratch, sr *splitRequest) {
 	ops := sr.req.Ops
 	mayRefuse := slices.ContainsFunc(ops, func(op limit.Op) bool { return op.Cost >= 0 && !op.Shadow })
 	for i := range ops {
 		sr.waiting = sr.waiting || mayRefuse && waits(&ops[i])
-		p := sr.part(c.slotOf(&ops[i], c.told(sr.req.At)))
+		p := sr.part(b.slotOf(&ops[i], b.told(sr.req.At)))
 		p.ops = append(p.ops, i)
 	}
 	for _, p := range sr.parts {
-		p.send(c.packer, s, sr, func(op limit.Op) limit.Op {
+		p.send(b.packer, s, sr, func(op limit.Op) limit.Op {
 			if sr.waiting && waits(&op) {
 				op.Cost, op.Holder, op.Shadow = 0, "", true
 			}
@@ -294,7 +288,7 @@ func (sr *splitRequest) lastUnder(p *part, key limit.Key) int {
 // leases back, as the contract says. What was charged together with a lease stays
 // charged, since the caller's repetition may rely on that. So does what was charged
 // beside a part that a full server has no room for: see errPartly.
-func (c *splitter) giveBack(sr *splitRequest) {
+func (b *Backend) giveBack(sr *splitRequest) {
 	full := func(p *part) bool { return errors.Is(p.verdict.Err, errFull) }
 	if sr.out.Err != nil && slices.ContainsFunc(sr.parts, full) {
 		return
@@ -304,7 +298,7 @@ func (c *splitter) giveBack(sr *splitRequest) {
 		if p.verdict.Err != nil || !p.verdict.Admitted {
 			continue // has recorded nothing that it should not, or nobody knows
 		}
-		r := refund{slot: p.slot, at: c.told(sr.req.At)}
+		r := refund{slot: p.slot, at: b.told(sr.req.At)}
 		leases, held := false, false
 		for j := range p.ops {
 			if sr.taken(p, j) && sr.op(p, j).Limit.Is(limit.Leased) {
@@ -325,29 +319,29 @@ func (c *splitter) giveBack(sr *splitRequest) {
 			list = append(list, r)
 		}
 	}
-	c.refunds.push(list)
+	b.refunds.push(list)
 }
 
 // takeWaiting does the ops that have waited, of requests that are admitted.
-func (c *splitter) takeWaiting(ctx context.Context, list []*splitRequest) {
+func (b *Backend) takeWaiting(ctx context.Context, list []*splitRequest) {
 	s := &scratch{}
 	second := make([]*splitRequest, len(list))
 	for i, sr := range list {
 		second[i] = &splitRequest{req: sr.req, out: sr.out}
 		for j := range sr.req.Ops {
 			if op := &sr.req.Ops[j]; waits(op) {
-				p := second[i].part(c.slotOf(op, c.told(sr.req.At)))
+				p := second[i].part(b.slotOf(op, b.told(sr.req.At)))
 				p.ops = append(p.ops, j)
 			}
 		}
 		for _, p := range second[i].parts {
-			p.send(c.packer, s, sr, func(op limit.Op) limit.Op { return op })
+			p.send(b.packer, s, sr, func(op limit.Op) limit.Op { return op })
 		}
 	}
-	c.decide(ctx, c.packer, s, nil)
+	b.decide(ctx, b.packer, s, nil)
 	for i, sr := range list {
 		for _, p := range second[i].parts {
-			p.read(&c.keys, sr)
+			p.read(&b.keys, sr)
 			for j, op := range p.ops {
 				sr.out.Outcomes[op] = p.verdict.Outcomes[j]
 			}
@@ -355,16 +349,16 @@ func (c *splitter) takeWaiting(ctx context.Context, list []*splitRequest) {
 		if err := second[i].partsError(); err != nil {
 			sr.out.Reset(0)
 			sr.out.Err = fmt.Errorf("%w: %v", kindOf(err), err) // the first trip had an effect
-			c.giveBack(sr)
+			b.giveBack(sr)
 		}
 	}
 }
 
 // groupsOfMasters returns a group on each master, and an error unless every
 // slot has one.
-func (c *splitter) groupsOfMasters(ctx context.Context) ([]string, error) {
+func (b *Backend) groupsOfMasters(ctx context.Context) ([]string, error) {
 	//lint:ignore SA1019 CLUSTER SHARDS came with Redis 7.0
-	ranges, err := c.cluster.ClusterSlots(ctx).Result()
+	ranges, err := b.cluster.ClusterSlots(ctx).Result()
 	if err != nil {
 		_, err = mapError(err, false)
 		return nil, err
@@ -383,7 +377,7 @@ func (c *splitter) groupsOfMasters(ctx context.Context) ([]string, error) {
 	var groups []string
 	for i := 0; len(masters) > 0; i++ {
 		g := "ping" + strconv.Itoa(i)
-		slot := slotOf(c.ownKey(limit.Key{Group: g}))
+		slot := slotOf(b.ownKey(limit.Key{Group: g}))
 		for addr, list := range masters {
 			for _, r := range list {
 				if slot >= r.Start && slot <= r.End {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 
@@ -19,7 +20,6 @@ type Backend struct {
 	*servers
 	*packer
 	refunds refunds
-	split   splitter  // for a Cluster
 	counts  taker     // what needs no script; nil: the script decides all
 	scratch sync.Pool // of *scratch
 }
@@ -47,7 +47,6 @@ func Open(_ context.Context, c Config, log *slog.Logger) (*Backend, error) {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
 	b := &Backend{servers: s, packer: p, refunds: refunds{servers: s, packer: p}}
-	b.split = splitter{s, p, &b.refunds}
 	if c.Now != nil {
 		counts := newCounting(s, p, b)
 		if b.counts = counts; !p.windows {
@@ -92,7 +91,7 @@ func (b *Backend) take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 	defer b.scratch.Put(s)
 	s.used = 0
 	if b.cluster != nil {
-		b.split.take(ctx, s, reqs, out)
+		b.takeSplit(ctx, s, reqs, out)
 		return
 	}
 	b.place(s, reqs, out, nil)
@@ -112,13 +111,10 @@ func (b *Backend) Forget(ctx context.Context, keys []limit.Key) error {
 	if b.windows {
 		return b.forgetWindows(ctx, keys)
 	}
-	for len(keys) > 0 {
-		n := min(len(keys), most)
-		if err := b.forget(ctx, keys[:n]); err != nil {
-			_, err = mapError(err, true)
-			return err
+	for some := range slices.Chunk(keys, most) {
+		if err := b.forget(ctx, some); err != nil {
+			return mapped(err)
 		}
-		keys = keys[n:]
 	}
 	return nil
 }
@@ -154,10 +150,7 @@ func (b *Backend) forgetWindows(ctx context.Context, keys []limit.Key) error {
 			}
 		}
 	})
-	if err != nil {
-		_, err = mapError(err, true)
-	}
-	return err
+	return mapped(err)
 }
 
 // Ping implements [backends.Backend] by a Take on a key of its own, for each
@@ -184,7 +177,7 @@ func (b *Backend) pingMasters(ctx context.Context) error {
 	if b.cluster != nil {
 		slotOf = b.requestSlot
 		var err error
-		if groups, err = b.split.groupsOfMasters(ctx); err != nil {
+		if groups, err = b.groupsOfMasters(ctx); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -91,17 +92,16 @@ func (r registry) Put(ctx context.Context, table string, rows []backends.Row, tt
 			return 0, err
 		}
 	}
-	for len(rows) > 0 {
-		n := min(len(rows), rowsInCall)
+	for some := range slices.Chunk(rows, rowsInCall) {
 		keys, args := []string{r.rowKey(table, "")}, []any{ttl.Milliseconds(), backends.MaxRows}
-		for _, row := range rows[:n] {
+		for _, row := range some {
 			keys, args = append(keys, r.rowKey(table, row.Key)), append(args, row.Key, row.Value)
 		}
 		more, err := r.do(ctx, putScript, keys, args...).Int()
 		if err != nil {
 			return left, mapped(err)
 		}
-		left, rows = left+more, rows[n:]
+		left += more
 	}
 	return left, nil
 }
@@ -115,12 +115,10 @@ func (r registry) List(ctx context.Context, table string) ([]backends.Row, error
 		return nil, mapped(err)
 	}
 	list := make([]backends.Row, 0, len(keys))
-	for len(keys) > 0 {
-		n := min(len(keys), rowsInRead)
-		if list, err = r.read(ctx, list, table, keys[:n]); err != nil {
+	for some := range slices.Chunk(keys, rowsInRead) {
+		if list, err = r.read(ctx, list, table, some); err != nil {
 			return nil, mapped(err)
 		}
-		keys = keys[n:]
 	}
 	return list, nil
 }
@@ -147,12 +145,10 @@ func (r registry) read(ctx context.Context, list []backends.Row, table string, k
 
 // Drop implements [backends.Registry].
 func (r registry) Drop(ctx context.Context, table string, keys []string) error {
-	for len(keys) > 0 {
-		n := min(len(keys), rowsInCall)
-		if err := r.drop(ctx, table, keys[:n]); err != nil {
+	for some := range slices.Chunk(keys, rowsInCall) {
+		if err := r.drop(ctx, table, some); err != nil {
 			return mapped(err)
 		}
-		keys = keys[n:]
 	}
 	return nil
 }

@@ -110,23 +110,25 @@ func (s *servers) connect() error {
 	if err != nil {
 		return err
 	}
-	credentials := func(context.Context) (string, string, error) {
-		password, err := c.password()
-		return c.Username, password, err
+	o := &redis.UniversalOptions{
+		Addrs: c.Addrs, MasterName: c.Master, DB: c.DB, TLSConfig: tlsConfig,
+		CredentialsProviderContext: func(context.Context) (string, string, error) {
+			password, err := c.password()
+			return c.Username, password, err
+		},
+		SentinelUsername: c.SentinelUsername, SentinelPassword: sentinelPassword,
+		Protocol: 2, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		MaxRetries: -1, DialerRetries: 1, DialTimeout: c.DialTimeout,
+		ReadTimeout: c.Timeout, WriteTimeout: c.Timeout, PoolTimeout: c.Timeout, ContextTimeoutEnabled: true,
+		PoolSize: c.PoolSize, PipelinePoolSize: -1, DisableIdentity: true,
+		ConnMaxIdleTime: 4 * time.Minute, // below the 300 s after which servers are often configured to hang up
 	}
-	const idle = 4 * time.Minute // below the 300 s after which servers are often configured to hang up
-	off := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	switch c.Mode {
 	case Cluster:
-		s.cluster = redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: c.Addrs, CredentialsProviderContext: credentials, TLSConfig: tlsConfig,
-			Protocol: 2, MaintNotificationsConfig: off, DisableRoutingPolicies: true,
-			MaxRetries: -1, DialerRetries: 1, DialTimeout: c.DialTimeout,
-			MinRetryBackoff: time.Millisecond, MaxRetryBackoff: 16 * time.Millisecond,
-			ReadTimeout: c.Timeout, WriteTimeout: c.Timeout, PoolTimeout: c.Timeout, ContextTimeoutEnabled: true,
-			PoolSize: c.PoolSize, PipelinePoolSize: -1, ConnMaxIdleTime: idle, DisableIdentity: true,
-			ClusterStateReloadInterval: 10 * time.Second,
-		})
+		of := o.Cluster()
+		of.DisableRoutingPolicies, of.ClusterStateReloadInterval = true, 10*time.Second
+		of.MinRetryBackoff, of.MaxRetryBackoff = time.Millisecond, 16*time.Millisecond
+		s.cluster = redis.NewClusterClient(of)
 		s.nodes.owners = &owners{}
 		s.cluster.OnNewNode(s.nodes.add)
 		s.client = s.cluster
@@ -137,29 +139,14 @@ func (s *servers) connect() error {
 		if tlsConfig != nil {
 			dial = (&tls.Dialer{NetDialer: &dialer, Config: tlsConfig}).DialContext
 		}
-		s.client = redis.NewFailoverClient(&redis.FailoverOptions{
-			SentinelAddrs: c.Addrs, MasterName: c.Master, Dialer: dialHook{}.DialHook(dial), // also to the Sentinels
-			SentinelUsername: c.SentinelUsername, SentinelPassword: sentinelPassword,
-			CredentialsProviderContext: credentials, TLSConfig: tlsConfig, DB: c.DB,
-			Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: c.DialTimeout,
-			ReadTimeout: c.Timeout, WriteTimeout: c.Timeout, PoolTimeout: c.Timeout, ContextTimeoutEnabled: true,
-			PoolSize: c.PoolSize, PipelinePoolSize: -1, ConnMaxIdleTime: idle, DisableIdentity: true,
-		})
+		o.Dialer = dialHook{}.DialHook(dial) // also to the Sentinels
+		s.client = redis.NewFailoverClient(o.Failover())
 		return nil
-	default:
-		o := &redis.Options{
-			Network: "unix", Addr: c.Unix,
-			CredentialsProviderContext: credentials, TLSConfig: tlsConfig, DB: c.DB,
-			Protocol: 2, MaintNotificationsConfig: off,
-			MaxRetries: -1, DialerRetries: 1, DialTimeout: c.DialTimeout,
-			ReadTimeout: c.Timeout, WriteTimeout: c.Timeout, PoolTimeout: c.Timeout, ContextTimeoutEnabled: true,
-			PoolSize: c.PoolSize, PipelinePoolSize: -1, ConnMaxIdleTime: idle, DisableIdentity: true,
-		}
-		if c.Unix == "" {
-			o.Network, o.Addr = "tcp", c.Addrs[0]
-		}
-		s.client = redis.NewClient(o)
 	}
+	if c.Unix != "" {
+		o.Addrs = []string{c.Unix}
+	}
+	s.client = redis.NewClient(o.Simple())
 	s.client.AddHook(dialHook{})
 	return nil
 }
