@@ -387,8 +387,7 @@ func (c *Caps) checkOp(op *limit.Op) error {
 // Fail sets every verdict's error to err.
 func Fail(out []limit.Verdict, err error) {
 	for i := range out {
-		out[i].Reset(0)
-		out[i].Err = err
+		out[i].Fail(err)
 	}
 }
 

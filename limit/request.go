@@ -157,6 +157,12 @@ func (v *Verdict) Reset(n int) {
 	clear(v.Outcomes)
 }
 
+// Fail makes v that of a request that was not decided, keeping its memory.
+func (v *Verdict) Fail(err error) {
+	v.Reset(0)
+	v.Err = err
+}
+
 // firstWithKey returns the index of the first op with ops[i]'s key.
 func firstWithKey(ops []Op, i int) int {
 	for j := range ops[:i] {

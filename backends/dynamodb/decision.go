@@ -24,7 +24,7 @@ type decision struct {
 	keys    []limit.Key // the batch's
 	held    []*entry    // of these keys
 	fresh   []bool      // what is known of a key was so after the turns were taken
-	bad     map[limit.Key]error
+	bad     batch.Bad
 	pending *write // what has been decided and is not written yet
 	changes int    // tries that have failed because others had written
 }
@@ -174,10 +174,7 @@ func (d *decision) think() {
 }
 
 func (d *decision) isBad(i int, err error) {
-	if d.bad == nil {
-		d.bad = map[limit.Key]error{}
-	}
-	d.bad[d.keys[i]] = err
+	d.bad.Add(d.keys[i], err)
 	d.held[i].known = item{} // it is looked at again the next time
 }
 

@@ -127,7 +127,7 @@ func (b *Backend) decideOnce(ctx context.Context, asks []ask) {
 		}
 		if err := d.run(ctx); err != nil {
 			for _, a := range asks {
-				fail(a.out, err)
+				a.out.Fail(err)
 			}
 			return
 		}
@@ -136,26 +136,12 @@ func (b *Backend) decideOnce(ctx context.Context, asks []ask) {
 		}
 		var rest []ask
 		for _, a := range asks {
-			if err := d.badItem(a.req); err != nil {
-				fail(a.out, corrupt(err))
+			if err := d.bad.Of(a.req); err != nil {
+				a.out.Fail(corrupt(err))
 			} else {
 				rest = append(rest, a)
 			}
 		}
 		asks = rest
 	}
-}
-
-func (d *decision) badItem(req *limit.Request) error {
-	for i := range req.Ops {
-		if err := d.bad[req.Ops[i].Key]; err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func fail(v *limit.Verdict, err error) {
-	v.Reset(0)
-	v.Err = err
 }

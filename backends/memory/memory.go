@@ -78,8 +78,7 @@ func (b *Backend) Take(_ context.Context, reqs []limit.Request, out []limit.Verd
 // checked reports whether req can be taken, or says in v why not.
 func (b *Backend) checked(req *limit.Request, v *limit.Verdict) bool {
 	if err := b.check(req); err != nil {
-		v.Reset(0)
-		v.Err = err
+		v.Fail(err)
 		return false
 	}
 	return true

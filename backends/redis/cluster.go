@@ -153,8 +153,7 @@ func (sr *splitRequest) gather(k *keys) {
 		}
 	}
 	if err := sr.partsError(); err != nil && !sr.refusedAnyway() {
-		v.Reset(0)
-		v.Err = err
+		v.Fail(err)
 	} else if !v.Admitted {
 		sr.forgetTaken()
 	}
@@ -347,8 +346,7 @@ func (b *Backend) takeWaiting(ctx context.Context, list []*splitRequest) {
 			}
 		}
 		if err := second[i].partsError(); err != nil {
-			sr.out.Reset(0)
-			sr.out.Err = fmt.Errorf("%w: %v", kindOf(err), err) // the first trip had an effect
+			sr.out.Fail(fmt.Errorf("%w: %v", kindOf(err), err)) // the first trip had an effect
 			b.giveBack(sr)
 		}
 	}

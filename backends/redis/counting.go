@@ -136,8 +136,7 @@ func (c *counting) add(b *batch, reqs []limit.Request, out []limit.Verdict) {
 		req := &reqs[i]
 		out[i].Reset(len(req.Ops))
 		if err := c.caps.CheckRequest(req); err != nil {
-			out[i].Reset(0)
-			out[i].Err = err
+			out[i].Fail(err)
 			continue
 		}
 		at := c.told(req.At)
@@ -309,8 +308,7 @@ func (b *batch) decide(reqs []limit.Request, out []limit.Verdict, decides decide
 		}
 		switch {
 		case worst.state == lost:
-			v.Reset(0)
-			v.Err = unknown(worst.err)
+			v.Fail(unknown(worst.err))
 			for j, k := range counters {
 				k.count += req.Ops[j].Cost // later requests find what was added
 			}
@@ -338,8 +336,7 @@ func (c *counting) undo(ctx context.Context, b *batch, reqs []limit.Request, out
 	b.odd = slices.DeleteFunc(b.odd, func(o oddRequest) bool {
 		for _, k := range o.counters {
 			if err := k.undo.Err(); k.err == nil && k.back < 0 && err != nil {
-				out[o.at].Reset(0)
-				out[o.at].Err = unknown(err)
+				out[o.at].Fail(unknown(err))
 				return true
 			}
 		}

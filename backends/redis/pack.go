@@ -51,8 +51,7 @@ func (p *packer) place(s *scratch, reqs []limit.Request, out []limit.Verdict, sl
 		s.where = append(s.where, unplaced)
 		out[i].Reset(len(req.Ops))
 		if err := p.caps.CheckRequest(req); err != nil {
-			out[i].Reset(0)
-			out[i].Err = err
+			out[i].Fail(err)
 			continue
 		}
 		slot := 0
@@ -142,8 +141,7 @@ func (p *packer) collect(s *scratch, reqs []limit.Request, out []limit.Verdict) 
 			}
 			v := &out[i]
 			if c.err != nil {
-				v.Reset(0)
-				v.Err = c.err
+				v.Fail(c.err)
 				continue
 			}
 			if v.At = p.whole(reqs[i].At); reqs[i].At == 0 {

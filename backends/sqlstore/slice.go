@@ -21,7 +21,7 @@ type slice struct {
 	of    []limit.Key // the batch's
 	keys  [][]byte    // sorted
 	at    []int       // where keys[i] is among the batch's
-	bad   map[limit.Key]error
+	bad   batch.Bad
 	heavy bool // more parts are missing than are read at once
 }
 
@@ -69,18 +69,10 @@ func (s *slice) sort(of []limit.Key) {
 func (s *slice) found(i int, value []byte) {
 	var state limit.State
 	if err := state.UnmarshalBinary(value); err != nil {
-		s.spoiled(s.at[i], err)
+		s.bad.Add(s.of[s.at[i]], err)
 		return
 	}
 	s.batch.Put(s.at[i], state)
-}
-
-// spoiled notes what is wrong with the state of a key of the batch.
-func (s *slice) spoiled(at int, err error) {
-	if s.bad == nil {
-		s.bad = map[limit.Key]error{}
-	}
-	s.bad[s.of[at]] = err
 }
 
 // long implements task. Other logs have parts only if a limit was lowered.
@@ -113,7 +105,7 @@ var errPart = errors.New("a part of the log is damaged or not there")
 func (s *slice) part(i int, value []byte) {
 	var state limit.State
 	if err := state.UnmarshalBinary(value); err != nil || !s.batch.PutPart(s.at[i], state) {
-		s.spoiled(s.at[i], errPart)
+		s.bad.Add(s.of[s.at[i]], errPart)
 	}
 }
 
@@ -141,7 +133,7 @@ func (s *slice) count() (sqldb.Query, *int64) { return sqldb.Query{}, nil }
 func (s *slice) decide(now limit.Instant) (put []row, drop [][]byte) {
 	if s.bad == nil && !s.heavy {
 		for at := range s.batch.Missing(now) {
-			s.spoiled(at, errPart)
+			s.bad.Add(s.of[at], errPart)
 		}
 	}
 	if s.bad != nil || s.heavy {
@@ -178,8 +170,8 @@ func changed(key []byte, c *batch.Change) row {
 func (s *slice) expel() {
 	rest := slice{}
 	for i, req := range s.reqs {
-		if err := s.badState(req); err != nil {
-			failVerdict(s.out[i], corrupt(err))
+		if err := s.bad.Of(req); err != nil {
+			s.out[i].Fail(corrupt(err))
 			continue
 		}
 		rest.reqs, rest.out = append(rest.reqs, req), append(rest.out, s.out[i])
@@ -187,24 +179,10 @@ func (s *slice) expel() {
 	*s = rest
 }
 
-func (s *slice) badState(req *limit.Request) error {
-	for i := range req.Ops {
-		if err := s.bad[req.Ops[i].Key]; err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (s *slice) fail(err error) {
 	for _, v := range s.out {
-		failVerdict(v, err)
+		v.Fail(err)
 	}
-}
-
-func failVerdict(v *limit.Verdict, err error) {
-	v.Reset(0)
-	v.Err = err
 }
 
 // half takes the first half of the requests out of s.

@@ -250,3 +250,24 @@ func (c *Change) Split(whole, size int) (s limit.State, add []limit.State, gone 
 func first(ops []limit.Op, i int) bool {
 	return !slices.ContainsFunc(ops[:i], func(o limit.Op) bool { return o.Key == ops[i].Key })
 }
+
+// Bad are the keys whose states no version of headgate has written, with what is wrong.
+type Bad map[limit.Key]error
+
+// Add notes what is wrong with the state of a key.
+func (b *Bad) Add(k limit.Key, err error) {
+	if *b == nil {
+		*b = Bad{}
+	}
+	(*b)[k] = err
+}
+
+// Of returns what is wrong with the state of one of the request's keys, or nil.
+func (b Bad) Of(req *limit.Request) error {
+	for i := range req.Ops {
+		if err := b[req.Ops[i].Key]; err != nil {
+			return err
+		}
+	}
+	return nil
+}

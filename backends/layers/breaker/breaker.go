@@ -194,8 +194,7 @@ func answered(out []limit.Verdict) (alive bool, declined, why error) {
 func (b *Backend) drop(out []limit.Verdict) {
 	for i := range out {
 		if v := &out[i]; v.Err == nil {
-			v.Reset(0)
-			v.Err = errLate
+			v.Fail(errLate)
 		}
 	}
 }

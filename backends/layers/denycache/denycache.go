@@ -154,8 +154,7 @@ func (b *Backend) recall(req *limit.Request, v *limit.Verdict) {
 		}
 	}
 	if !refused && !all || in == nil {
-		v.Reset(0)
-		v.Err = err
+		v.Fail(err)
 		return
 	}
 	v.Admitted, v.Recalled = !refused, true
