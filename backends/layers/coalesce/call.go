@@ -48,9 +48,7 @@ func (v *verdicts) of(i int) *limit.Verdict {
 // fail makes err the error of each verdict.
 func (v *verdicts) fail(err error) {
 	for i := range v.len() {
-		to := v.of(i)
-		to.Reset(0)
-		to.Err = err
+		v.of(i).Fail(err)
 	}
 }
 
@@ -70,30 +68,19 @@ func newCall(ctx context.Context, out []limit.Verdict) *call {
 	return c
 }
 
-// copyAll makes reqs, which out has the verdicts on, those of c.
-func (c *call) copyAll(reqs []limit.Request) {
+// copy makes those of reqs that belongs names, or all, those of c: out has the verdicts on reqs.
+func (c *call) copy(reqs []limit.Request, belongs func(i int) bool) {
 	for i := range reqs {
+		if belongs != nil {
+			if !belongs(i) {
+				continue
+			}
+			c.verdicts.at = append(c.verdicts.at, int32(i))
+		}
 		c.ops = append(c.ops, reqs[i].Ops...)
 		c.reqs = append(c.reqs, limit.Request{At: reqs[i].At, Ops: reqs[i].Ops})
 	}
-	c.own()
-}
-
-// copySome does so with those that belongs names.
-func (c *call) copySome(reqs []limit.Request, belongs func(i int) bool) {
-	for i := range reqs {
-		if belongs(i) {
-			c.verdicts.at = append(c.verdicts.at, int32(i))
-			c.ops = append(c.ops, reqs[i].Ops...)
-			c.reqs = append(c.reqs, limit.Request{At: reqs[i].At, Ops: reqs[i].Ops})
-		}
-	}
-	c.own()
-}
-
-// own makes the requests have the ops that were copied, all of them.
-func (c *call) own() {
-	ops := c.ops
+	ops := c.ops // all are there: appending moves them no more
 	for i := range c.reqs {
 		n := len(c.reqs[i].Ops)
 		c.reqs[i].Ops, ops = ops[:n:n], ops[n:]
@@ -141,8 +128,7 @@ type queue struct {
 	requests   int
 }
 
-func (q *queue) empty() bool  { return q.head == nil }
-func (q *queue) first() *call { return q.head }
+func (q *queue) empty() bool { return q.head == nil }
 
 func (q *queue) push(c *call) {
 	if c.prev = q.tail; q.tail != nil {

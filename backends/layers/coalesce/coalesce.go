@@ -82,7 +82,7 @@ func (b *Backend) takeApart(ctx context.Context, reqs []limit.Request, out []lim
 	var sent []*call
 	for _, set := range apart {
 		c := newCall(ctx, out)
-		c.copySome(reqs, func(i int) bool { return sets[i]&set != 0 })
+		c.copy(reqs, func(i int) bool { return sets[i]&set != 0 })
 		if b.lane(set).join(c) {
 			sent = append(sent, c)
 		}

@@ -102,7 +102,7 @@ func (l *lane) freeFlight() {
 // when the caller has left, and waits for the verdicts.
 func (l *lane) takeTogether(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
 	c := newCall(ctx, out)
-	c.copyAll(reqs)
+	c.copy(reqs, nil)
 	if l.join(c) {
 		c.await()
 	}
@@ -231,7 +231,7 @@ func (l *lane) gather(s *slice) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for !l.queue.empty() {
-		c := l.queue.first()
+		c := l.queue.head
 		if len(s.reqs) > 0 && len(s.reqs)+len(c.reqs) > l.cfg.MaxSlice {
 			break
 		}
@@ -289,7 +289,7 @@ func (l *lane) close() {
 	defer l.mu.Unlock()
 	l.closed = true
 	for !l.queue.empty() {
-		c := l.queue.first()
+		c := l.queue.head
 		l.queue.remove(c)
 		c.fail(errClosed)
 	}
