@@ -104,6 +104,23 @@ func CapsBy[C any, P interface {
 	}
 }
 
+// OpenBy returns the Open of a kind whose settings parse reads from a URL.
+func OpenBy[C any, B Backend](parse func(rawURL string) (C, error),
+	open func(ctx context.Context, conf C, o Options) (B, error),
+) func(ctx context.Context, rawURL string, o Options) (Backend, error) {
+	return func(ctx context.Context, rawURL string, o Options) (Backend, error) {
+		conf, err := parse(rawURL)
+		if err != nil {
+			return nil, err
+		}
+		be, err := open(ctx, conf, o)
+		if err != nil {
+			return nil, err // and not a nil B as a Backend
+		}
+		return be, nil
+	}
+}
+
 // A NotLinkedError reports a URL whose store the program does not import.
 type NotLinkedError string
 

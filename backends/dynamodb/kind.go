@@ -12,18 +12,10 @@ func init() {
 		Schemes: []string{Scheme},
 		Samples: []string{"dynamodb://table"},
 		Caps:    backends.CapsBy(Parse),
-		Open: func(_ context.Context, rawURL string, o backends.Options) (backends.Backend, error) {
-			conf, err := Parse(rawURL)
-			if err != nil {
-				return nil, err
-			}
+		Open: backends.OpenBy(Parse, func(_ context.Context, conf Config, o backends.Options) (*Backend, error) {
 			conf.Log, conf.Panics, conf.Now = o.Log, o.Panics, o.Now
-			be, err := Open(conf)
-			if err != nil {
-				return nil, err // and not a nil *Backend as a Backend
-			}
-			return be, nil
-		},
+			return Open(conf)
+		}),
 		Schema: Print,
 		Layers: layers.Around,
 	})

@@ -14,13 +14,9 @@ func init() {
 			_, err := Parse(rawURL)
 			return Caps(), err
 		},
-		Open: func(_ context.Context, rawURL string, o backends.Options) (backends.Backend, error) {
-			conf, err := Parse(rawURL)
-			if err != nil {
-				return nil, err
-			}
+		Open: backends.OpenBy(Parse, func(_ context.Context, conf Config, o backends.Options) (*Backend, error) {
 			conf.Log, conf.Now = o.Log, o.Now
 			return New(conf), nil
-		},
+		}),
 	})
 }

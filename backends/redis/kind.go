@@ -11,18 +11,10 @@ func init() {
 	k := backends.Kind{
 		Samples: []string{"redis://h"},
 		Caps:    backends.CapsBy(Parse),
-		Open: func(ctx context.Context, rawURL string, o backends.Options) (backends.Backend, error) {
-			conf, err := Parse(rawURL)
-			if err != nil {
-				return nil, err
-			}
+		Open: backends.OpenBy(Parse, func(ctx context.Context, conf Config, o backends.Options) (*Backend, error) {
 			conf.Panics, conf.Now = o.Panics, o.Now
-			be, err := Open(ctx, conf, o.Log)
-			if err != nil {
-				return nil, err // and not a nil *Backend as a Backend
-			}
-			return be, nil
-		},
+			return Open(ctx, conf, o.Log)
+		}),
 		Layers: layers.Around,
 	}
 	for _, s := range schemes {

@@ -13,18 +13,10 @@ func init() {
 		Schemes: sqldb.Schemes(),
 		Samples: []string{"postgres://h/d", "mysql://h/d", "sqlite:d"},
 		Caps:    backends.CapsBy(Parse),
-		Open: func(_ context.Context, rawURL string, o backends.Options) (backends.Backend, error) {
-			conf, err := Parse(rawURL)
-			if err != nil {
-				return nil, err
-			}
+		Open: backends.OpenBy(Parse, func(_ context.Context, conf Config, o backends.Options) (*Backend, error) {
 			conf.Log, conf.Panics, conf.Existing = o.Log, o.Panics, o.Existing
-			be, err := Open(conf)
-			if err != nil {
-				return nil, err // and not a nil *Backend as a Backend
-			}
-			return be, nil
-		},
+			return Open(conf)
+		}),
 		Schema: Print,
 		Layers: layers.Around,
 	})
