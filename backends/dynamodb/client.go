@@ -73,8 +73,8 @@ func (c *client) close() { c.transport.CloseIdleConnections() }
 // call makes one call and judges what came of it.
 func call[Out any](ctx context.Context, c *client, op string,
 	f func(ctx context.Context) (Out, error)) (out Out, o outcome, err error) {
-	if err := over(ctx, op); err != nil {
-		return out, unsent, err
+	if err := ctx.Err(); err != nil {
+		return out, unsent, fmt.Errorf("%s: %w", op, err)
 	}
 	c.calls.Add(1)
 	var sent atomic.Bool

@@ -1,7 +1,6 @@
 package dynamodb
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -152,12 +151,4 @@ func declines(err error) bool {
 // corrupt reports an item that no version of headgate writes.
 func corrupt(err error) error {
 	return fmt.Errorf("%w: %w: %w", backends.ErrCorrupt, backends.ErrNotApplied, err)
-}
-
-// over is the error of a context that has ended, or nil.
-func over(ctx context.Context, op string) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%s: %w", op, err)
-	}
-	return nil
 }

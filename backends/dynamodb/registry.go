@@ -61,9 +61,13 @@ func (r registry) Put(ctx context.Context, table string, rows []backends.Row,
 			return 0, err
 		}
 	}
-	there := map[string]bool{}
-	if err := r.each(ctx, table, func(row backends.Row) { there[row.Key] = true }); err != nil {
+	old, err := r.List(ctx, table)
+	if err != nil {
 		return 0, err
+	}
+	there := map[string]bool{}
+	for _, row := range old {
+		there[row.Key] = true
 	}
 	ends := r.instant().Add(life)
 	at := map[string]int{}
@@ -87,21 +91,10 @@ func (r registry) Put(ctx context.Context, table string, rows []backends.Row,
 	return left, r.writeEach(ctx, all)
 }
 
-// List implements [backends.Registry].
+// List implements [backends.Registry]. What it has read already when it fails is read again the next time.
 func (r registry) List(ctx context.Context, table string) (rows []backends.Row, err error) {
-	err = r.each(ctx, table, func(row backends.Row) { rows = append(rows, row) })
-	if err != nil {
-		return nil, err
-	}
-	return rows, nil
-}
-
-// each calls f with the rows of a table that have not ended. What it has read already when it fails
-// is read again the next time.
-func (r registry) each(ctx context.Context, table string, f func(backends.Row)) error {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
-	var rows []backends.Row
 	for try := 1; ; try++ {
 		now := r.instant()
 		rows = rows[:0]
@@ -111,17 +104,13 @@ func (r registry) each(ctx context.Context, table string, f func(backends.Row)) 
 			}
 		})
 		if err == nil {
-			break
+			return rows, nil
 		}
 		if r.conf.last(o, try) || !pause(ctx, try) {
-			return failed(err, false)
+			return nil, failed(err, false)
 		}
 		r.retries.Add(1)
 	}
-	for _, row := range rows {
-		f(row)
-	}
-	return nil
 }
 
 // listTime bounds the reading of a table, which is several calls where it is long.
