@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -46,16 +47,11 @@ type servers struct {
 // newServers checks c and makes the driver's client, which connects when it is
 // first used.
 func newServers(c Config, log *slog.Logger) (*servers, error) {
-	s := &servers{cfg: c, log: log}
-	if log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
+	s := &servers{cfg: c, log: cmp.Or(log, slog.New(slog.DiscardHandler))}
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	if c.Panics == nil {
-		s.cfg.Panics = &background.Reporter{Log: s.log}
-	}
+	s.cfg.Panics = cmp.Or(c.Panics, &background.Reporter{Log: s.log})
 	quietDriver()
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.nodes = nodes{cfg: &s.cfg, log: s.log, closing: s.closing, reload: s.reload, away: map[*node]struct{}{}}

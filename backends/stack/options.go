@@ -27,9 +27,3 @@ type Options struct {
 	// Panics are reported to it; nil means to the default logger.
 	Panics *background.Reporter
 }
-
-func (o *Options) setDefaults() {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-}

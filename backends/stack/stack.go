@@ -1,9 +1,11 @@
 package stack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -42,7 +44,7 @@ type Stack struct {
 // URL is wrong or a file that it names cannot be read. The caller runs
 // [Stack.Run] and closes the stack.
 func New(ctx context.Context, rawURL string, opt Options) (*Stack, error) {
-	opt.setDefaults()
+	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	k, err := backends.KindOf(rawURL)
 	if err != nil {
 		return nil, err
@@ -191,7 +193,9 @@ func (s *Stack) Run(ctx context.Context) {
 		tasks.Add(1)
 		s.opt.Panics.Go(t.Name, func() {
 			defer tasks.Done()
-			s.keepRunning(ctx, t)
+			for ctx.Err() == nil { // again after a panic
+				_ = s.opt.Panics.Do(t.Name, func() { t.Run(ctx) }) // it is reported
+			}
 		})
 	}
 	tick := time.NewTicker(sweepEvery)
@@ -203,13 +207,6 @@ func (s *Stack) Run(ctx context.Context) {
 		case <-tick.C:
 			s.sweep()
 		}
-	}
-}
-
-// keepRunning runs a task, again after a panic.
-func (s *Stack) keepRunning(ctx context.Context, t backends.Task) {
-	for ctx.Err() == nil {
-		_ = s.opt.Panics.Do(t.Name, func() { t.Run(ctx) }) // it is reported
 	}
 }
 
