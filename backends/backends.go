@@ -391,6 +391,15 @@ func Fail(out []limit.Verdict, err error) {
 	}
 }
 
+// Failed returns the error of a call that failed because of err, as one of a kind. inDoubt says whether the call may
+// have taken effect all the same.
+func Failed(kind, err error, inDoubt bool) error {
+	if inDoubt {
+		return fmt.Errorf("%w: %w", kind, err)
+	}
+	return fmt.Errorf("%w: %w: %w", kind, ErrNotApplied, err)
+}
+
 // A Figure is a number that a store or a layer keeps of itself: a row of the table of metrics.
 type Figure = metrics.Row
 

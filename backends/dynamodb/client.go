@@ -234,6 +234,8 @@ func (c *client) read(ctx context.Context,
 // no capacity for.
 func (c *client) batch(ctx context.Context,
 	all []types.WriteRequest) (left []types.WriteRequest, o outcome, err error) {
+	ctx, cancel := attempt(ctx)
+	defer cancel()
 	out, o, err := call(ctx, c, "BatchWriteItem", func(ctx context.Context) (*dynamodb.BatchWriteItemOutput, error) {
 		return c.api.BatchWriteItem(ctx,
 			&dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{*c.table: all}})
@@ -247,6 +249,8 @@ func (c *client) batch(ctx context.Context,
 // claim writes a row's value unless another one is there that has not ended, which it returns then.
 func (c *client) claim(ctx context.Context, name primary, value string, now,
 	ends limit.Instant) (other string, o outcome, err error) {
+	ctx, cancel := attempt(ctx)
+	defer cancel()
 	update := "SET " + attrState + " = :s, " + attrEnds + " = :e, " + attrTTL + " = :t"
 	condition := "attribute_not_exists(" + attrKey + ") OR " + attrState + " = :s OR " + attrEnds + " <= :now"
 	_, o, err = call(ctx, c, "UpdateItem", func(ctx context.Context) (*dynamodb.UpdateItemOutput, error) {

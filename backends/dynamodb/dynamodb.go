@@ -109,7 +109,7 @@ func (b *Backend) writeEach(ctx context.Context, all []types.WriteRequest) error
 	for some := range slices.Chunk(all, maxBatch) {
 		inDoubt := false
 		for try := 1; len(some) > 0; try++ {
-			left, o, err := b.tryBatch(ctx, some)
+			left, o, err := b.client.batch(ctx, some)
 			if err == nil && len(left) > 0 {
 				o, err = busy, errCapacity
 			}
@@ -124,10 +124,4 @@ func (b *Backend) writeEach(ctx context.Context, all []types.WriteRequest) error
 		}
 	}
 	return nil
-}
-
-func (b *Backend) tryBatch(ctx context.Context, some []types.WriteRequest) ([]types.WriteRequest, outcome, error) {
-	ctx, cancel := attempt(ctx)
-	defer cancel()
-	return b.client.batch(ctx, some)
 }

@@ -127,10 +127,7 @@ func failed(err error, inDoubt bool) error {
 	if declines(err) {
 		kind = backends.ErrDeclined
 	}
-	if inDoubt {
-		return fmt.Errorf("%w: %w", kind, err)
-	}
-	return fmt.Errorf("%w: %w: %w", kind, backends.ErrNotApplied, err)
+	return backends.Failed(kind, err, inDoubt)
 }
 
 // declines reports whether DynamoDB answers with err, and other items may be had: a key is throttled or
@@ -146,9 +143,4 @@ func declines(err error) bool {
 		return !errors.Is(standing(err), backends.ErrMisconfigured)
 	}
 	return false
-}
-
-// corrupt reports an item that no version of headgate writes.
-func corrupt(err error) error {
-	return fmt.Errorf("%w: %w: %w", backends.ErrCorrupt, backends.ErrNotApplied, err)
 }

@@ -29,7 +29,8 @@ func (r registry) Claim(ctx context.Context, name, value string, ttl time.Durati
 	defer cancel()
 	inDoubt := false
 	for try := 1; ; try++ {
-		other, o, err := r.tryClaim(ctx, primary{claimItems + name, "-"}, value, ttl)
+		now := r.instant()
+		other, o, err := r.client.claim(ctx, primary{claimItems + name, "-"}, value, now, now.Add(ttl))
 		switch o {
 		case done:
 			return value, nil
@@ -42,14 +43,6 @@ func (r registry) Claim(ctx context.Context, name, value string, ttl time.Durati
 		}
 		r.retries.Add(1)
 	}
-}
-
-func (r registry) tryClaim(ctx context.Context, name primary, value string,
-	ttl time.Duration) (string, outcome, error) {
-	ctx, cancel := attempt(ctx)
-	defer cancel()
-	now := r.instant()
-	return r.client.claim(ctx, name, value, now, now.Add(ttl))
 }
 
 // Put implements [backends.Registry]. Replicas that put new rows into a table at the same time do not

@@ -32,7 +32,7 @@ func suite(t *testing.T, url string) backendtest.Suite {
 		Open:  func(tb testing.TB) backends.Backend { return openURL(tb, url) },
 		Child: "TestChild", ChildEnv: []string{childURL + "=" + url},
 		Stored: func(tb testing.TB) int {
-			if _, _, err := probe.sweepPage(soon(tb), nil, 0); err != nil {
+			if _, err := probe.sweepPage(soon(tb), nil, 0); err != nil {
 				tb.Fatal(err)
 			}
 			return int(number64(tb, probe, "SELECT COUNT(*) FROM HEADGATE_STATE"))

@@ -22,10 +22,7 @@ func failed(err error, inDoubt bool) error {
 	if e, ok := errors.AsType[*sqldb.Error](err); ok && e.Declined {
 		kind = backends.ErrDeclined
 	}
-	if inDoubt {
-		return fmt.Errorf("%w: %w", kind, err)
-	}
-	return fmt.Errorf("%w: %w: %w", kind, backends.ErrNotApplied, err)
+	return backends.Failed(kind, err, inDoubt)
 }
 
 // standing adds [backends.ErrMisconfigured] to an error of Ping or Migrate that retrying does not remove.
@@ -43,9 +40,4 @@ func passes(err error) bool {
 		return false // the caller's context has ended
 	}
 	return e.Kind == sqldb.Passing || e.Kind == sqldb.Duplicate || e.Kind == sqldb.Held
-}
-
-// corrupt reports a value that no version of headgate writes.
-func corrupt(err error) error {
-	return fmt.Errorf("%w: %w: %w", backends.ErrCorrupt, backends.ErrNotApplied, err)
 }

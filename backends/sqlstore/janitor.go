@@ -29,7 +29,7 @@ func (b *Backend) sweep(ctx context.Context) {
 	pause := rand.N(b.conf.Sweep) // replicas that start together do not walk together
 	for after := []byte(nil); background.Sleep(ctx, pause) == nil; {
 		pause = stepPause
-		next, _, err := b.sweepPage(ctx, after, endedFor)
+		next, err := b.sweepPage(ctx, after, endedFor)
 		if after = next; after == nil || err != nil {
 			pause = b.conf.Sweep*3/4 + rand.N(b.conf.Sweep/2)
 		}
@@ -41,8 +41,7 @@ func (b *Backend) sweep(ctx context.Context) {
 
 // sweepPage deletes what had ended before for some time among the rows after a key, and returns the
 // last key it has looked at, nil at the end of the table.
-func (b *Backend) sweepPage(ctx context.Context, after []byte,
-	before time.Duration) (last []byte, dropped int, err error) {
+func (b *Backend) sweepPage(ctx context.Context, after []byte, before time.Duration) (last []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	const op = "look for expired rows"
@@ -73,10 +72,9 @@ func (b *Backend) sweepPage(ctx context.Context, after []byte,
 		some, ended = droppedAtOnce(ended)
 		var n int
 		n, err = b.dropExpired(ctx, some, edge)
-		dropped += n
+		b.swept.Add(int64(n))
 	}
-	b.swept.Add(int64(dropped))
-	return last, dropped, err
+	return last, err
 }
 
 // An endedRow may go, with so many parts of a log.

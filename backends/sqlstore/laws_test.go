@@ -319,7 +319,7 @@ func (b *Backend) walk(t *testing.T, pages int) {
 	var after []byte
 	for range pages {
 		var err error
-		after, _, err = b.sweepPage(soon(t), after, endedFor)
+		after, err = b.sweepPage(soon(t), after, endedFor)
 		check(t, err)
 		if after == nil {
 			return

@@ -88,7 +88,7 @@ func everyText(t *testing.T) (all []oracletest.Call) {
 		check(t, try(soon(t), b, ask(upTo(5), 0, "a"))[0].Err)
 		_ = b.Ping(soon(t)) // says that the history is empty
 		check(t, b.Forget(soon(t), []limit.Key{{Group: "a"}, {Group: "b"}}))
-		_, _, err = b.sweepPage(soon(t), nil, 0)
+		_, err = b.sweepPage(soon(t), nil, 0)
 		check(t, err)
 		r := b.Registry()
 		_, err = r.Claim(soon(t), "n", "v", time.Minute)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/internal/batch"
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/limit"
@@ -171,7 +172,7 @@ func (s *slice) expel() {
 	rest := slice{}
 	for i, req := range s.reqs {
 		if err := s.bad.Of(req); err != nil {
-			s.out[i].Fail(corrupt(err))
+			s.out[i].Fail(backends.Failed(backends.ErrCorrupt, err, false))
 			continue
 		}
 		rest.reqs, rest.out = append(rest.reqs, req), append(rest.out, s.out[i])
@@ -183,14 +184,6 @@ func (s *slice) fail(err error) {
 	for _, v := range s.out {
 		v.Fail(err)
 	}
-}
-
-// half takes the first half of the requests out of s.
-func (s *slice) half() *slice {
-	n := len(s.reqs) / 2
-	first := &slice{reqs: s.reqs[:n:n], out: s.out[:n:n]}
-	*s = slice{reqs: s.reqs[n:], out: s.out[n:]}
-	return first
 }
 
 // decide decides a slice in one transaction, or in several if it needs more parts of logs than are
@@ -205,7 +198,9 @@ func (b *Backend) decide(ctx context.Context, s *slice, e effort) error {
 		case s.bad != nil:
 			s.expel()
 		case s.heavy:
-			first := s.half()
+			n := len(s.reqs) / 2
+			first := &slice{reqs: s.reqs[:n:n], out: s.out[:n:n]}
+			*s = slice{reqs: s.reqs[n:], out: s.out[n:]}
 			if err := b.decide(ctx, first, e); err != nil {
 				*s = slice{reqs: append(first.reqs, s.reqs...), out: append(first.out, s.out...)}
 				return err

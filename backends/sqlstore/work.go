@@ -204,19 +204,14 @@ func (w *work) readTexts(ctx context.Context, op string) (now int64, err error) 
 		queries = append(queries, q)
 	}
 	if long := w.task.long(); len(long) > 0 {
-		queries = append(queries, w.partsBy(d.oldest(w.partsOf(long)))...)
+		of := make([]part, len(long)) // of which it is not known which they are
+		for n, i := range long {
+			of[n].key = w.keys[i]
+		}
+		queries = append(queries, w.partsBy(d.oldest(of))...)
 	}
 	_, err = w.tx.Run(ctx, op, queries...)
 	return now, err
-}
-
-// partsOf are parts of some of the keys, of which it is not known which they are.
-func (w *work) partsOf(positions []int) []part {
-	of := make([]part, len(positions))
-	for n, i := range positions {
-		of[n].key = w.keys[i]
-	}
-	return of
 }
 
 // readPartTexts reads some parts by single statements.
@@ -259,7 +254,10 @@ func (w *work) found(i int, value []byte) {
 // texts are the statements before the commit.
 func (w *work) texts(put []row, drop [][]byte) (all []sqldb.Query) {
 	d := w.b.conf.dialect
-	gone, newer := partsOfAll(put)
+	var gone, newer []part
+	for i := range put {
+		gone, newer = append(gone, put[i].gone...), append(newer, put[i].add...)
+	}
 	if len(gone) > 0 {
 		all = append(all, d.dropParts(gone)...)
 	}
@@ -280,14 +278,6 @@ func (w *work) texts(put []row, drop [][]byte) (all []sqldb.Query) {
 		all = append(all, d.drop(drop)...)
 	}
 	return all
-}
-
-// partsOfAll are the parts of all rows that are to be deleted, and those to be written.
-func partsOfAll(rows []row) (gone, add []part) {
-	for i := range rows {
-		gone, add = append(gone, rows[i].gone...), append(add, rows[i].add...)
-	}
-	return gone, add
 }
 
 // divide separates rows that are there from those that are not.

@@ -28,8 +28,6 @@ type Config struct {
 	// Signal; zero means 1 s. Single failures leave something behind though
 	// no breaker ever opened.
 	Every time.Duration
-	// Deadline bounds each reconciliation by Run; zero means 10 s.
-	Deadline time.Duration
 	// OnReconcile is called by Run for each reconciliation that settled
 	// something. err says why something may be left.
 	OnReconcile func(r Result, err error)
@@ -42,7 +40,6 @@ func (c *Config) setDefaults() {
 	c.Slice = max(c.Slice, 1)
 	c.Timeout = cmp.Or(max(c.Timeout, 0), 500*time.Millisecond)
 	c.Every = cmp.Or(max(c.Every, 0), time.Second)
-	c.Deadline = cmp.Or(max(c.Deadline, 0), 10*time.Second)
 	if c.OnReconcile == nil {
 		c.OnReconcile = func(Result, error) {}
 	}

@@ -38,7 +38,7 @@ func (l *Backend) Run(ctx context.Context) {
 }
 
 func (l *Backend) attempt(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if r, err := l.Reconcile(ctx); r.Keys > 0 {
 		l.cfg.OnReconcile(r, err)
