@@ -175,6 +175,7 @@ func TestExitCodes(t *testing.T) {
 		{"slot", [4]string{"-", "-", "-", "e9 --addr HTTP"}}, // paused
 		{"migrate", [4]string{"--policies DB", "--format x", "--slots mysql://a@127.0.0.1:1/b", "-"}},
 		{"version", [4]string{"--format json", "extra", "-", "-"}},
+		{"help", [4]string{"slots config", "misspelt", "-", "-"}},
 	}
 	for name := range leaves(rootCommand()) {
 		if !slices.ContainsFunc(codes, func(c commandCodes) bool { return c.command == name }) {
