@@ -63,10 +63,14 @@ func TestSkipHostnameVerification(t *testing.T) {
 	}
 }
 
-// TestPortWithoutTLS: a Redis without TLS waits for more, and the error says what to look at.
+// TestPortWithoutTLS: a Redis without TLS waits for more, and the error says what to look at, whether the call or the
+// handshake is late first.
 func TestPortWithoutTLS(t *testing.T) {
-	b := open(t, strings.Replace(testenv.StartRedis(t).URL(), "redis://", "rediss://", 1)+"?timeout=200ms")
-	if err := b.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "does the port speak it?") {
-		t.Errorf("the error is %v", err)
+	address := strings.Replace(testenv.StartRedis(t).URL(), "redis://", "rediss://", 1)
+	for _, bounds := range []string{"?timeout=200ms&dial_timeout=5s", "?timeout=5s&dial_timeout=200ms"} {
+		if err := open(t, address+bounds).Ping(t.Context()); err == nil ||
+			!strings.Contains(err.Error(), "does the port speak it?") {
+			t.Errorf("%s: the error is %v", bounds, err)
+		}
 	}
 }

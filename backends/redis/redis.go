@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -157,7 +158,8 @@ func (b *Backend) forgetWindows(ctx context.Context, keys []limit.Key) error {
 // master of a Cluster.
 func (b *Backend) Ping(ctx context.Context) error {
 	err := b.pingMasters(ctx)
-	if b.cfg.TLS && errors.Is(err, context.DeadlineExceeded) { // a Redis without TLS waits for the end of a line
+	var late net.Error                                        // of this call or of the handshake, whichever ends first
+	if b.cfg.TLS && errors.As(err, &late) && late.Timeout() { // a Redis without TLS waits for the end of a line
 		err = fmt.Errorf("%w (the URL asks for TLS: does the port speak it?)", err)
 	}
 	return err
