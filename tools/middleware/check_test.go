@@ -67,7 +67,7 @@ func gcra(b *testing.B) *throttled.GCRARateLimiterCtx {
 		b.Fatal(err)
 	}
 	l, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerSec(1_000_000),
-		MaxBurst: 1_000_000})
+		MaxBurst: 1_000_000_000})
 	if err != nil {
 		b.Fatal(err)
 	}
