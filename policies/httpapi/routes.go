@@ -38,17 +38,7 @@ func New(editor *table.Editor, log *slog.Logger) *Handlers {
 //go:embed page
 var page embed.FS
 
-// Page returns the handler of /policies, the page that searches and changes policies. It has no secrets
-// and needs no guard: what it asks for does.
+// Page returns the handler of /policies, the page that searches and changes policies.
 func Page() http.Handler {
-	mux := http.NewServeMux()
-	index, files := web.Page(page)
-	mux.Handle("GET /policies", index)
-	for name, serve := range files {
-		mux.Handle("GET /policies/"+name, serve)
-	}
-	mux.HandleFunc("/policies/", func(w http.ResponseWriter, _ *http.Request) {
-		web.Error(w, http.StatusNotFound, "the page of policies is at /policies")
-	})
-	return mux
+	return web.PageHandler(page, []string{"/policies"}, "/policies/", "/policies/", "the page of policies is at /policies")
 }

@@ -40,18 +40,7 @@ func New(c Config) *Handlers {
 //go:embed page
 var page embed.FS
 
-// Page returns the handler of / and /limits, the pages that show how the service is and who is limited. They have no
-// secrets and need no guard: what they ask for does.
+// Page returns the handler of / and /limits, the pages that show how the service is and who is limited.
 func Page() http.Handler {
-	mux := http.NewServeMux()
-	index, files := web.Page(page)
-	mux.Handle("GET /{$}", index)
-	mux.Handle("GET /limits", index)
-	for name, serve := range files {
-		mux.Handle("GET /limits/"+name, serve)
-	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		web.Error(w, http.StatusNotFound, "the pages are at / and /limits")
-	})
-	return mux
+	return web.PageHandler(page, []string{"/{$}", "/limits"}, "/limits/", "/", "the pages are at / and /limits")
 }

@@ -30,6 +30,22 @@ func Page(own embed.FS) (index http.HandlerFunc, files map[string]http.HandlerFu
 	return index, files
 }
 
+// PageHandler returns the handler of a page at some paths, with its files below a path that ends in a slash. Paths of
+// the pattern rest that are neither get 404 and the text notFound. It has no secrets and needs no guard: what a page
+// asks for does.
+func PageHandler(own embed.FS, paths []string, below, rest, notFound string) http.Handler {
+	mux := http.NewServeMux()
+	index, files := Page(own)
+	for _, at := range paths {
+		mux.Handle("GET "+at, index)
+	}
+	for name, serve := range files {
+		mux.Handle("GET "+below+name, serve)
+	}
+	mux.HandleFunc(rest, func(w http.ResponseWriter, _ *http.Request) { Error(w, http.StatusNotFound, notFound) })
+	return mux
+}
+
 // pagePolicy lets a page load its own files and ask its own server, and nothing
 // else; nobody may frame it.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
