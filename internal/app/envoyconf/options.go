@@ -140,6 +140,17 @@ func (o *Options) check() error {
 		wrong("the owner %q must be plain text, or have no %% but in %%ENVIRONMENT(NAME)%%: Envoy replaces nothing in the "+
 			"metadata of its access log, which must be the same", o.Owner)
 	}
+	o.checkIstio(wrong)
+	o.checkTLS(wrong)
+	if o.Timeout < time.Millisecond {
+		wrong("the timeout must be at least 1ms: without one, a headgate that hangs would hold up every request, " +
+			"and before 1.38 Envoy would not ask at all")
+	}
+	return errors.Join(errs...)
+}
+
+// checkIstio says what is wrong with the fields of an EnvoyFilter.
+func (o *Options) checkIstio(wrong func(format string, args ...any)) {
 	if s := o.Istio.Service; s != "" && !serviceHost.MatchString(s) {
 		wrong("the service of Istio: %q is not a host such as headgate.infra.svc.cluster.local, without a port", s)
 	}
@@ -148,6 +159,10 @@ func (o *Options) check() error {
 			wrong("the selector %q is not NAME=VALUE", label)
 		}
 	}
+}
+
+// checkTLS says what is wrong with the files and names of TLS.
+func (o *Options) checkTLS(wrong func(format string, args ...any)) {
 	switch t := o.TLS; {
 	case t.CA == "" && (t.Cert != "" || t.Key != "" || len(t.SANs) > 0):
 		wrong("TLS needs the file of the authority that issued headgate's certificate")
@@ -159,11 +174,6 @@ func (o *Options) check() error {
 		wrong("TLS needs a name that headgate's certificate must have: without one, " +
 			"any certificate of the authority would do")
 	}
-	if o.Timeout < time.Millisecond {
-		wrong("the timeout must be at least 1ms: without one, a headgate that hangs would hold up every request, " +
-			"and before 1.38 Envoy would not ask at all")
-	}
-	return errors.Join(errs...)
 }
 
 // serviceHost is what a Service is called in a mesh.

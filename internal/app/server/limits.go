@@ -66,39 +66,13 @@ func openLimits(ctx context.Context, s *server) (*limits, error) {
 			return nil, fmt.Errorf("--calendar-months: %w", err)
 		}
 	}
-	switch {
-	case conf.XDS.Address != "":
-		l.rules, err = openXDS(&conf.XDS, &caps, log, metrics, panics, l.install)
-	case hasRules(conf):
-		l.rules, err = loadRules(conf, &caps, log, metrics, l.install)
-	default:
-		log.Warn("no rules: only slots are served, and a call that asks for a limit gets an error")
-		l.rules = noRules{}
-	}
-	if err != nil {
+	if err := l.openRules(&caps, metrics, panics); err != nil {
 		return nil, err
 	}
 	if err := l.openStores(ctx, metrics, panics); err != nil {
 		return nil, err
 	}
-	service := conf.Decisions()
-	service.Backend, service.Caps, service.Local, service.Now = l.store.Backend, l.store.Caps, l.store.Local, l.store.Now
-	service.Registry, service.Log, service.Replica = l.store.Registry, log, rand.Uint32()
-	service.Encoder = messages.Encoder{}
-	if conf.LeaseSecret != "" { // else replicas agree on one in the store
-		service.Leases = leases.NewSigner([]byte(conf.LeaseSecret))
-	}
-	service.Metrics, service.Panics = metrics.decisions, panics
-	service.Sinks, service.RulesChanged = []ratelimit.Sink{l.watch}, l.watch.RulesChanged
-	if metrics.reference != nil {
-		service.Sinks = append(service.Sinks, metrics.reference)
-	}
-	service.Policies, service.Tracer = s.policies(), first(s, func(a *addition) ratelimit.Tracer { return a.tracer })
-	for _, a := range s.additions {
-		if a.tap != nil {
-			service.Taps = append(service.Taps, a.tap)
-		}
-	}
+	service := l.serviceConfig(s)
 	if l.service, err = ratelimit.New(service, l.rules.begin()); err != nil {
 		l.closeStore()
 		return nil, err
@@ -120,6 +94,43 @@ func openLimits(ctx context.Context, s *server) (*limits, error) {
 		l.log.Info("the default of --on-backend-error is deny", "rules", note)
 	}
 	return l, nil
+}
+
+// openRules opens the source of the rules: a control plane, files, or none.
+func (l *limits) openRules(caps *backends.Caps, metrics *serverMetrics, panics *background.Reporter) (err error) {
+	switch {
+	case l.conf.XDS.Address != "":
+		l.rules, err = openXDS(&l.conf.XDS, caps, l.log, metrics, panics, l.install)
+	case hasRules(l.conf):
+		l.rules, err = loadRules(l.conf, caps, l.log, metrics, l.install)
+	default:
+		l.log.Warn("no rules: only slots are served, and a call that asks for a limit gets an error")
+		l.rules = noRules{}
+	}
+	return err
+}
+
+// serviceConfig returns how the service decides, by the settings, the store and the additions of s.
+func (l *limits) serviceConfig(s *server) ratelimit.Config {
+	c := l.conf.Decisions()
+	c.Backend, c.Caps, c.Local, c.Now = l.store.Backend, l.store.Caps, l.store.Local, l.store.Now
+	c.Registry, c.Log, c.Replica = l.store.Registry, l.log, rand.Uint32()
+	c.Encoder = messages.Encoder{}
+	if l.conf.LeaseSecret != "" { // else replicas agree on one in the store
+		c.Leases = leases.NewSigner([]byte(l.conf.LeaseSecret))
+	}
+	c.Metrics, c.Panics = s.metrics.decisions, s.panics
+	c.Sinks, c.RulesChanged = []ratelimit.Sink{l.watch}, l.watch.RulesChanged
+	if s.metrics.reference != nil {
+		c.Sinks = append(c.Sinks, s.metrics.reference)
+	}
+	c.Policies, c.Tracer = s.policies(), first(s, func(a *addition) ratelimit.Tracer { return a.tracer })
+	for _, a := range s.additions {
+		if a.tap != nil {
+			c.Taps = append(c.Taps, a.tap)
+		}
+	}
+	return c
 }
 
 // openStores opens the store, and a second one for limits per second if there is one.
