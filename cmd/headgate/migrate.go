@@ -76,24 +76,24 @@ type migrator interface {
 	Close() error
 }
 
-// schemas are those that the settings ask for.
-func schemas(conf *config.Config, log *slog.Logger) (all []schema) {
-	for _, s := range []schema{
+// schemas are those that the settings ask for. Not every backend has one.
+func schemas(conf *config.Config, log *slog.Logger) []schema {
+	backend := conf.Backend
+	if !stack.HasSchema(backend) {
+		backend = ""
+	}
+	all := []schema{
 		{"slots", conf.Slots.URL, sqlstore.Print, func(context.Context) (migrator, error) {
 			return server.OpenDatabase(&conf.Slots, false, log)
 		}},
 		{"policies", conf.Policies.URL, policystore.Print, func(context.Context) (migrator, error) {
 			return server.OpenPolicies(&conf.Policies, false, log)
 		}},
-		{"backend", conf.Backend, backendSchema, func(ctx context.Context) (migrator, error) {
-			return stack.New(ctx, conf.Backend, stack.Options{Log: log})
+		{"backend", backend, backendSchema, func(ctx context.Context) (migrator, error) {
+			return stack.New(ctx, backend, stack.Options{Log: log})
 		}},
-	} {
-		if s.url != "" && (s.setting != "backend" || stack.HasSchema(s.url)) {
-			all = append(all, s)
-		}
 	}
-	return all
+	return slices.DeleteFunc(all, func(s schema) bool { return s.url == "" })
 }
 
 // backendSchema returns the text that makes the schema in the store of a scheme, such as SQL for "postgres".

@@ -88,7 +88,8 @@ var mappings = []mapping{
 	copied("reset-header", "LIMIT_RESET_HEADER"),
 
 	{"metrics", []string{"USE_PROMETHEUS", "PROMETHEUS_ADDR", "PROMETHEUS_MAPPER_YAML"}, metrics},
-	{"metrics-path", []string{"PROMETHEUS_PATH"}, when(isOn("USE_PROMETHEUS"), copied("", "PROMETHEUS_PATH").make)},
+	{"metrics-path", []string{"PROMETHEUS_PATH"},
+		when(isOn("USE_PROMETHEUS"), when(isSet("PROMETHEUS_PATH"), copy1("PROMETHEUS_PATH")))},
 	{"reference-metrics", nil, always("true")},
 	copied("near-limit-ratio", "NEAR_LIMIT_RATIO"),
 	{"statsd", []string{"USE_STATSD", "STATSD_HOST", "STATSD_PORT", "DISABLE_STATS"}, statsd},
@@ -119,7 +120,7 @@ func always(value string) func(*translation) []string {
 
 // copied is the row of a setting that takes a variable as it is, if it is set.
 func copied(flag, name string) mapping {
-	return mapping{flag, []string{name}, when(func(t *translation) bool { return t.set(name) }, copy1(name))}
+	return mapping{flag, []string{name}, when(isSet(name), copy1(name))}
 }
 
 // when makes a setting only if a condition holds.
@@ -130,6 +131,11 @@ func when(holds func(*translation) bool, f func(*translation) []string) func(*tr
 		}
 		return f(t)
 	}
+}
+
+// isSet is the condition that a variable is set.
+func isSet(name string) func(*translation) bool {
+	return func(t *translation) bool { return t.set(name) }
 }
 
 // isOn is the condition that a variable is true.
