@@ -12,7 +12,8 @@ import (
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
-// A call is a request to the engine with its answer. A pool gives a core its own calls again: so each has a lane.
+// A call is a request to the engine with its answer. Calls are pooled. A pool keeps them by core, so each has a lane of
+// the metrics and of the gate that its core alone mostly uses.
 type call struct {
 	begun   ratelimit.Begun
 	req     ratelimit.Request
@@ -32,7 +33,7 @@ const (
 // prepare makes the request. The engine and its metrics need text.
 func (c *call) prepare(domain string, list []Descriptor, what charge) error {
 	c.req.Domain, c.req.InProcess = domain, true
-	c.req.Descriptors = slices.Grow(c.req.Descriptors, len(list))[:len(list)] // put has cleared them
+	c.req.Descriptors = slices.Grow(c.req.Descriptors, len(list))[:len(list)] // forget has cleared them
 	for i := range list {
 		d, from := &c.req.Descriptors[i], len(c.entries)
 		c.entries = append(c.entries, list[i].Entries...) // so that the caller's need not be in the heap

@@ -7,16 +7,16 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/metrics"
 )
 
-// A gate counts those who are inside, until it is closed. It counts in lanes, since cores that write the same word wait
-// for each other.
+// A gate counts the callers inside, and admits no more once it is closed. It counts in lanes, since cores that write
+// the same word wait for each other.
 //
-// Who enters counts itself, and then looks at closed; close sets closed, and then looks at the counts. So the counts
-// have all who found the gate open, and once they are all 0, nobody is inside: nobody comes in any more. Who leaves
-// a closed gate, or comes too late, looks at them after it has left, and the last of those finds only zeros.
+// A caller counts itself, and then reads closed; close sets closed, and then reads the counts. So the counts include
+// every caller that found the gate open. When all are 0 no caller is inside, and none can enter any more. A caller that
+// leaves a closed gate, or is rejected by it, reads the counts after it has left; the last one reads only zeros.
 type gate struct {
 	closed  atomic.Bool
 	ended   sync.Once
-	drained chan struct{} // is closed when the gate is closed and nobody is inside
+	drained chan struct{} // is closed when the gate is closed and no caller is inside
 	lanes   [metrics.MaxLanes]struct {
 		_      [64]byte // no other lane and no other field is on the same cache line
 		inside atomic.Int64

@@ -59,7 +59,7 @@ func TestGateClosesWhenAllHaveLeft(t *testing.T) {
 	}
 }
 
-// late is 1 if nobody is said to be inside.
+// late is 1 if the gate reports that no caller is inside.
 func (g *gate) late() int64 {
 	select {
 	case <-g.drained:
@@ -69,7 +69,7 @@ func (g *gate) late() int64 {
 	}
 }
 
-// TestGateWaits for the last of those inside, whoever comes and is turned away meanwhile.
+// TestGateWaits: a closed gate drains when the last caller leaves, although others are rejected meanwhile.
 func TestGateWaits(t *testing.T) {
 	g := gate{drained: make(chan struct{})}
 	if !g.enter(1) || !g.enter(2) || !g.enter(2) {

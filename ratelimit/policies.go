@@ -41,7 +41,7 @@ func newPolicyViews(own *ruleView, cache *policyCache, recorders *policyRecorder
 	return p
 }
 
-// What decides a descriptor, if it is no policy of policyViews.names, which are told by number.
+// What decides a descriptor, if it is no policy of policyViews.names, which have their indexes.
 const (
 	decidedByRule = -2 // there is no policy
 	decidedByKey  = -1

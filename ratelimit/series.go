@@ -68,7 +68,7 @@ func (s *ruleSeries) tier(number int) *metrics.Counter {
 	return tiers[min(number, len(tiers)-1)].At(0)
 }
 
-// prepare says how the series of those without room are made, which are there as soon as somebody has none.
+// prepare sets how the shared series are made, which exist from the first rule on that has no room for its own.
 func (m *Metrics) prepare() {
 	m.others = sync.OnceValue(func() *seriesSet {
 		return &seriesSet{

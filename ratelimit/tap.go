@@ -48,7 +48,7 @@ func (a *Asked) First() int {
 	return -1
 }
 
-// returned tells the taps that a lease was renewed or has ended.
+// returned reports to the taps that a lease was renewed or has ended.
 func (c *Config) returned(holder string, renewed bool) {
 	if !renewed {
 		c.ended(holder, Unsettled, 0)
@@ -59,7 +59,7 @@ func (c *Config) returned(holder string, renewed bool) {
 	}
 }
 
-// ended tells the taps that a request with a lease has ended.
+// ended reports to the taps that a request with a lease has ended.
 func (c *Config) ended(holder string, how ReservationEnd, cost int64) {
 	for _, tap := range c.Taps {
 		tap.Ended(holder, how, cost)

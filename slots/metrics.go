@@ -59,8 +59,8 @@ func (m *Metrics) delayed(config string, delay time.Duration) {
 	m.delays.OfAtMost(maxDelayConfigs, "(other)", config).Took(delay, 1)
 }
 
-// searched: a search, which so many events shared, tried so many windows; so many of them were held
-// by others.
+// searched counts a search: the events that shared it, the windows that it tried, and those of them that others had
+// locked.
 func (m *Metrics) searched(events, windows, contended int, took time.Duration) {
 	m.events.Of().Observe(float64(events), 1)
 	m.windows.Of().Observe(float64(windows), 1)

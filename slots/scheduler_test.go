@@ -358,7 +358,7 @@ func TestOutcomesAreLogged(t *testing.T) {
 	}
 }
 
-// How late new slots are is counted by config: for so many names, whoever makes more.
+// How late new slots are is counted by config, for a bounded number of names.
 func TestDelaysAreCountedByConfig(t *testing.T) {
 	m := slots.NewMetrics()
 	s := newScheduler(t, slotstest.NewModel(), slots.Settings{Metrics: m})

@@ -240,7 +240,7 @@ func TestReplicasTogether(t *testing.T) {
 	}
 }
 
-// What a store says of itself does nothing to the terminal either.
+// Control characters in the error of a store do not reach the terminal either.
 func TestStatusOfAStoreThatSaysMuch(t *testing.T) {
 	const answer = `{"status":"NOT_READY","parts":[{"name":"backend redis","problem":"ERR \u001b[2J\nrules  ok"}]}`
 	var s httpapi.StatusAnswer

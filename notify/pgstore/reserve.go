@@ -50,9 +50,9 @@ type Count struct {
 	Version int64
 }
 
-// syncText locks the rows that nobody else holds. If it waited for one, it would hold all the others meanwhile. It
-// raises counts of the same window and configuration, and returns those whose configuration has changed, and those
-// whose row is held.
+// syncText locks the rows that no other session has locked: while it waited for one, it would keep all the others
+// locked. It raises counts of the same window and configuration, and returns those whose configuration has changed,
+// and those whose row is locked.
 const syncText = `WITH given AS (
 	SELECT * FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::bigint[]) AS g(user_id, count, start, version)
 ), held AS (

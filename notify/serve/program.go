@@ -61,7 +61,7 @@ func (p Program[S]) Run(ctx context.Context, args, environ []string, out, errOut
 	cmd.SetArgs(args)
 	cmd.SetOut(out)
 	cmd.SetErr(errOut)
-	// An error that only says that the program was asked to end is none.
+	// The end of ctx asks the program to stop, which is not a failure.
 	if err := cmd.ExecuteContext(ctx); err != nil && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
 		fmt.Fprintf(errOut, "%s: %v\n", p.Name, err)
 		return 2

@@ -254,7 +254,7 @@ func TestStoreThatIsAway(t *testing.T) {
 	}
 }
 
-// TestStatus tells the version, and what works.
+// TestStatus: the answer reports the version, and what works.
 func TestStatus(t *testing.T) {
 	s := newServer(t, "memory://")
 	const traffic = `"traffic":{"answers_per_second":0,"refused_percent":0,"by_policy_percent":0,"unmatched_shapes":0}}`

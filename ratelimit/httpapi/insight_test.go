@@ -127,7 +127,7 @@ func TestTopWithoutTheStore(t *testing.T) {
 	}
 }
 
-// TestPeeksAreBounded: whoever looks, and however often, the store is asked once in five seconds for a view.
+// TestPeeksAreBounded: however many clients ask, and however often, a view asks the store once in five seconds.
 func TestPeeksAreBounded(t *testing.T) {
 	s := newServer(t, "memory://")
 	s.take(t, "shop|user=noisy", 15)

@@ -11,8 +11,8 @@ import (
 )
 
 // A releaser retries lease releases in the background until the lease would have
-// expired. It gets releases that nobody waits for: those of answers that nobody
-// received, and those that the backend failed at first.
+// expired. It gets releases that no caller waits for: those of answers that no
+// client received, and those that the backend failed at first.
 type releaser struct {
 	store  *store
 	done   func(*release, *limit.Verdict) // is called after a release

@@ -233,7 +233,7 @@ func TestFullAndPaused(t *testing.T) {
 		404).Says(t, `no active config is named "nowhere"`)
 }
 
-// TestMaxDelay: an event that would get a later slot than its config allows is told of the first window with room.
+// TestMaxDelay: if the first slot that is free is later than the config allows, the answer reports its window.
 func TestMaxDelay(t *testing.T) {
 	s := real(t)
 	config := s.admin(t, "POST", "/admin/rate-limit/config",

@@ -68,9 +68,8 @@ func TestAnotherSizeTakesNoLongerBehindABacklog(t *testing.T) {
 	})
 }
 
-// assigning assigns events one after another, each to a window of its own from the instant on,
-// until what it returns is called, which tells the longest time that one took, and how many
-// there were.
+// assigning assigns events one after another, each to a window of its own from the instant on. stop
+// ends it, and returns the longest time that one took, and how many there were.
 func assigning(t *testing.T, s *slots.Scheduler, config string, run int,
 	fromMs int64) (stop func() (time.Duration, int64)) {
 	var assigned int64

@@ -28,7 +28,7 @@ func TestRunsThatAreOverAreDropped(t *testing.T) {
 	})
 }
 
-// What was seen before windows lost slots is not noted after it: who notes it waits for who has the windows shrink.
+// Full windows that were seen before they lost slots are not noted after that: the note waits for what shrinks them.
 func TestFullWindowsAreNotNotedWhileTheyShrink(t *testing.T) {
 	eachServer(t, func(t *testing.T, url string) {
 		db := migrated(t, url)

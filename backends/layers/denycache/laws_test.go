@@ -306,8 +306,8 @@ func TestEachIsCharged(t *testing.T) {
 	}
 }
 
-// One known refusal settles a request. Its other ops get their last outcomes, or
-// those of unused limits; one that asks for too much is told of nothing that is left.
+// One known refusal settles a request. Its other ops get their last outcomes, or those of
+// unused limits; an op that asks for more than its maximum reports 0 remaining.
 func TestOneRefusalSettles(t *testing.T) {
 	for _, a := range limit.Algorithms() {
 		r := newRig(t, time.Second)

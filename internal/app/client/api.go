@@ -90,7 +90,7 @@ func (a *API) Get(ctx context.Context, path string, query url.Values, answer any
 }
 
 // Capture writes what is asked of the service for some time to a writer, as lines of JSON, and returns how many
-// requests are missing because the service could not send them in time. The query says what is captured.
+// requests are missing because the service could not send them in time. The query selects what is captured.
 func (a *API) Capture(ctx context.Context, period time.Duration, query url.Values, to io.Writer) (dropped string,
 	err error) {
 	ctx, cancel := context.WithTimeout(ctx, period+a.Timeout)

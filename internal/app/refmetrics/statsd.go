@@ -48,7 +48,7 @@ func (m *Metrics) StatsD(figures []metrics.Row) (list []statsd.Metric) {
 	}))
 }
 
-// goMetric is what the reference says of the Go runtime.
+// goMetric is a metric of the Go runtime, as the reference sends it.
 func goMetric(kind metrics.Kind, values func(*runtime.MemStats) map[string]uint64) statsd.Metric {
 	return statsd.Metric{Name: "ratelimit.go.{}", Row: metrics.Row{Kind: kind, Each: func(emit metrics.Emit) {
 		var m runtime.MemStats

@@ -31,8 +31,8 @@ var (
 	nextLane atomic.Uint32
 )
 
-// NextLane returns the number of a lane, each in turn. Who counts keeps it in what a sync.Pool keeps, so that a core
-// mostly finds its own.
+// NextLane returns the number of a lane, each in turn. A caller keeps it in an object of a sync.Pool, so that a core
+// mostly uses its own lane.
 func NextLane() int { return int(nextLane.Add(1)) & (numLanes - 1) }
 
 // Inc adds one.

@@ -41,7 +41,7 @@ func (c *Log) Rows() []Setting {
 	return rows
 }
 
-// Logger returns a logger that writes to w, and logs the warnings of Resolve. Who logs does not wait for w if it is
+// Logger returns a logger that writes to w, and logs the warnings of Resolve. Callers do not wait for a w that is
 // stuck.
 func (c *Log) Logger(w io.Writer, warnings []string) *slog.Logger {
 	lost := func(lines int) []byte {

@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// Bounds of what a log does that nobody reads.
+// Bounds of a log that nobody reads.
 const (
 	logPatience = 100 * time.Millisecond // how long a line waits to be written, unless others are waiting
 	maxUnread   = 1 << 20                // bytes of lines that wait
 )
 
-// A logWriter writes lines. Who logs waits for that, so that lines are where they belong, but not long: a pipe whose
-// reader is stuck, or a disk that does not answer, must not keep requests waiting. What has no room to wait is lost.
+// A logWriter writes lines. A caller waits until its line is written, so that lines keep their place among other
+// output, but not for long: a pipe whose reader is stuck, or a disk that does not answer, must not delay requests.
+// Lines beyond maxUnread are lost, and counted.
 type logWriter struct {
 	to   io.Writer
 	lost func(lines int) []byte // a line about lines that were lost
@@ -24,7 +25,7 @@ type logWriter struct {
 	missing int    // lines that had no room
 }
 
-// Write never fails: nobody could be told.
+// Write never fails: there is no other place to report an error.
 func (w *logWriter) Write(line []byte) (int, error) {
 	w.mu.Lock()
 	if w.writing {

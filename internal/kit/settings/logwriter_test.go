@@ -26,7 +26,7 @@ func (s *stuckReader) String() string {
 	return s.lines.String()
 }
 
-// Who logs does not wait for a log that nobody reads. What has room is in it afterwards, and how much had none.
+// A log that nobody reads delays no caller. Later it has the lines that had room, and the number of those lost.
 func TestALogThatNobodyReadsKeepsNobodyWaiting(t *testing.T) {
 	for _, format := range []string{"text", "json", LogrusFormat} {
 		out := new(stuckReader)

@@ -437,7 +437,7 @@ func connectInPart(ctx context.Context, host driver.Connector, part int) (driver
 	return conn, nil
 }
 
-// errReadOnly is what a server says of itself when somebody writes to it.
+// errReadOnly is the error that a read-only server returns to a write.
 var errReadOnly = &mysql.MySQLError{Number: 1290,
 	Message: "the server is read-only, as replicas are, or has lost its cluster"}
 

@@ -105,7 +105,7 @@ func oracleURL(text string) (oracleAddress, error) {
 		password: password}, nil
 }
 
-// oracleConnection says what to do about a missing client.
+// oracleConnection is a Connector whose error about a missing client says what to do.
 type oracleConnection struct{ driver.Connector }
 
 func (c oracleConnection) Connect(ctx context.Context) (driver.Conn, error) {

@@ -248,8 +248,8 @@ func (db *DB) keep(s *standing) {
 	}
 }
 
-// drop ends a session of which nobody knows where it stands, and those that nobody uses: what ended
-// this one may have ended them.
+// drop ends a session whose state is unknown, and the idle ones: what broke this one may have broken
+// them.
 func (db *DB) drop(s *standing) {
 	for s.end(); ; s.end() {
 		select {

@@ -38,7 +38,7 @@ func (c *conns) changed(nc net.Conn, state http.ConnState) {
 	}
 }
 
-// note notes what becomes of a connection, and returns the one that has to close.
+// note records the new state of a connection, and returns the one that has to close, nil if none has.
 func (c *conns) note(nc net.Conn, state http.ConnState) (oldest net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,7 +142,7 @@ func (c *countedConn) CloseWrite() error {
 	return nil
 }
 
-// note is told of the connections of a server.
+// note counts connections as their states change.
 func (s *Stats) note(nc net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:

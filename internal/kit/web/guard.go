@@ -222,7 +222,7 @@ func (g *Guard) admits(r *http.Request) (caller, reason string, err error) {
 	return printable("jwt:" + subject), "", nil
 }
 
-// wrong says what a request needs that has sent something else.
+// wrong returns the error of a request that sent other credentials than it needs.
 func (g *Guard) wrong() error {
 	if len(g.tokens) == 0 {
 		return g.refusal()
