@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/kit/background"
@@ -14,20 +15,16 @@ import (
 // policyViews finds the view of a rule whose limit a policy may take the place of.
 type policyViews struct {
 	own *ruleView
-	// names are the keys that are looked up after the request's own, and byName their recorders.
-	names     [][]byte
-	byName    []func() *policySeries
-	cache     *policyCache
-	conf      *Config
-	recorders *policyRecorders
+	// names are the keys that are looked up after the request's own.
+	names  [][]byte
+	series []atomic.Pointer[policySeries] // by decider
+	cache  *policyCache
+	conf   *Config
 }
 
-// newPolicyViews makes the views of a rule. recorders are those of the rule whose place it takes, or nil.
-func newPolicyViews(own *ruleView, cache *policyCache, recorders *policyRecorders, conf *Config) *policyViews {
-	p := &policyViews{own: own, cache: cache, recorders: recorders, conf: conf}
-	if recorders == nil {
-		p.recorders = newPolicyRecorders(own.rule.Domain, own.rule.Path, conf)
-	}
+// newPolicyViews makes the views of a rule.
+func newPolicyViews(own *ruleView, cache *policyCache, conf *Config) *policyViews {
+	p := &policyViews{own: own, cache: cache, conf: conf}
 	for _, name := range []string{own.limits[0].Name, own.rule.Domain + "/" + own.rule.Path} {
 		// A name is no escaped text: a % in it stands for itself.
 		if key, err := policies.KeyOf(name); err == nil && (len(p.names) == 0 || key != string(p.names[0])) {
@@ -35,9 +32,7 @@ func newPolicyViews(own *ruleView, cache *policyCache, recorders *policyRecorder
 		}
 	}
 	p.names = append(p.names, []byte(policies.Default))
-	for _, name := range p.names {
-		p.byName = append(p.byName, p.recorders.make(string(name)))
-	}
+	p.series = make([]atomic.Pointer[policySeries], len(p.names)-decidedByRule)
 	return p
 }
 
@@ -68,18 +63,26 @@ func (p *policyViews) view(s *policies.Snapshot, entries []descriptors.Entry) (v
 	return p.own, decidedByRule
 }
 
-// recorder returns what records a decision for entries under s; nil if nobody wants to know.
-func (p *policyViews) recorder(s *policies.Snapshot, entries []descriptors.Entry, decider int) *policySeries {
-	switch {
-	case decider >= 0:
-		return p.byName[decider]()
-	case decider == decidedByRule:
-		return p.recorders.rule()
-	case p.recorders.asked == nil:
-		return p.recorders.keys()
+// countsIn returns the series for what decides entries under s.
+func (p *policyViews) countsIn(s *policies.Snapshot, entries []descriptors.Entry, decider int) *policySeries {
+	m, label, asked := p.conf.Metrics, p.own.series.byLabel, p.conf.PolicyMetrics
+	if decider == decidedByKey && asked != nil {
+		var buf [policies.MaxKey]byte
+		if key := p.own.rule.AppendPolicyKey(buf[:0], entries); asked.Match(key) {
+			return m.policy(label, key, true, s)
+		}
 	}
-	var buf [policies.MaxKey]byte
-	return p.recorders.of(p.own.rule.AppendPolicyKey(buf[:0], entries), s)
+	of := &p.series[decider-decidedByRule]
+	if of.Load() == nil {
+		name := PolicyOfRule
+		if decider == decidedByKey {
+			name = PolicyOfKeys
+		} else if decider >= 0 {
+			name = string(p.names[decider])
+		}
+		of.Store(m.policy(label, []byte(name), false, s))
+	}
+	return of.Load()
 }
 
 // UsesPolicy reports whether a rule in force looks a policy with a key up, for some request.

@@ -12,6 +12,7 @@ import (
 // A policySeries is what one policy decides under the rules of one label.
 type policySeries struct {
 	of      *Metrics
+	own     bool                           // of one key, not of a name
 	labels  [3]string                      // domain, rule, policy
 	decided atomic.Pointer[metrics.Series] // by Outcome; nil while there is no room
 
@@ -19,27 +20,53 @@ type policySeries struct {
 	left lowest
 }
 
-// policy returns the series of a policy under the rules of one label; nil, which is not to be recorded in, without
-// metrics. It counts for nobody if there is no such rule any more.
-func (m *Metrics) policy(domain, rule, policy string) *policySeries {
-	if m == nil {
-		return nil
+// policy returns the series of a policy under a rule's label. A key's own policy shares one with others if the rule
+// has too many, unless s says that some of them were removed. It counts for nobody if the rules of the label are gone.
+func (m *Metrics) policy(l *labelSeries, policy []byte, own bool, s *policies.Snapshot) *policySeries {
+	l.mu.RLock()
+	p, full := l.policies[string(policy)], l.keys >= maxKeyPolicies && l.swept == s.Number()
+	l.mu.RUnlock()
+	switch {
+	case p != nil:
+		return p
+	case own && full:
+		return m.policy(l, []byte(PolicyOfKeys), false, s)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	label := ruleLabel{domain, rule}
-	l := m.byLabel[label]
-	if l != nil && l.policies[policy] != nil {
-		return l.policies[policy]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if own && l.policies[string(policy)] == nil && !m.roomForKey(l, s) {
+		policy, own = []byte(PolicyOfKeys), false
 	}
-	p := &policySeries{of: m, labels: [3]string{domain, rule, policy}}
-	if l == nil || l.policied == 0 {
+	if p = l.policies[string(policy)]; p != nil {
+		return p
+	}
+	p = &policySeries{of: m, own: own, labels: [3]string{l.label.domain, l.label.path, string(policy)}}
+	if l.policied == 0 {
 		p.decided.Store(new(metrics.Series))
 		return p
 	}
-	l.policies[policy] = p
+	l.policies[p.labels[2]] = p
+	if own {
+		l.keys++
+	}
 	m.giveRoom(p)
 	return p
+}
+
+// roomForKey reports whether the rule has room for the policy of one more key. If not, it drops the series of policies
+// that were removed. m and l are locked.
+func (m *Metrics) roomForKey(l *labelSeries, s *policies.Snapshot) bool {
+	if l.keys >= maxKeyPolicies && l.swept != s.Number() {
+		l.swept = s.Number()
+		for key, p := range l.policies {
+			if _, ok := s.Find([]byte(key)); !ok && p.own {
+				m.dropPolicy(l, key)
+			}
+		}
+	}
+	return l.keys < maxKeyPolicies
 }
 
 // giveRoom has a policy count in series of its own if there is room.
@@ -49,21 +76,16 @@ func (m *Metrics) giveRoom(p *policySeries) {
 	}
 }
 
-// forgetPolicy drops the series of a policy that was removed.
-func (m *Metrics) forgetPolicy(domain, rule, policy string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if l := m.byLabel[ruleLabel{domain, rule}]; l != nil && l.policies[policy] != nil {
-		m.dropPolicy(l, policy)
-	}
-}
-
+// dropPolicy drops the series of a policy. m and l are locked.
 func (m *Metrics) dropPolicy(l *labelSeries, policy string) {
-	if s := l.policies[policy].decided.Load(); s != nil {
+	p := l.policies[policy]
+	if s := p.decided.Load(); s != nil {
 		m.byPolicy.Drop(s)
 		m.bounds.policies.GiveBack(1)
 	}
-	delete(l.policies, policy)
+	if delete(l.policies, policy); p.own {
+		l.keys--
+	}
 }
 
 // record adds what the policy has decided.
@@ -226,87 +248,14 @@ func (t *policyTallies) flush() {
 func countByPolicy(b *Batch, c *Call) {
 	for i := range c.Decisions {
 		d := &c.Decisions[i]
-		if d.policies == nil {
-			continue
-		}
-		recorder := d.policies.recorder(b.policies, d.Entries, int(d.decider))
-		if recorder == nil {
+		if d.policies == nil || d.policies.own.series.byLabel == nil {
 			continue
 		}
 		remaining, most := int64(0), int64(0)
 		if d.Counted {
 			remaining, most = c.Verdict.Outcomes[d.First].Remaining, c.views[d.First].Limit.Capacity()
 		}
-		b.byPolicy.add(recorder, d.Outcome, remaining, most)
+		by := d.policies.countsIn(b.policies, d.Entries, int(d.decider))
+		b.byPolicy.add(by, d.Outcome, remaining, most)
 	}
-}
-
-// policyRecorders has the recorders of one rule, and of those that take its place under the same
-// label. Each is made when a policy first decides.
-type policyRecorders struct {
-	make   func(policy string) func() *policySeries
-	forget func(policy string)
-	rule   func() *policySeries
-	keys   func() *policySeries
-	asked  *policies.Patterns
-
-	mu    sync.RWMutex
-	byKey map[string]*policySeries
-	swept uint64 // number of the snapshot by which byKey was tidied up last
-}
-
-func newPolicyRecorders(domain, rule string, conf *Config) *policyRecorders {
-	r := &policyRecorders{asked: conf.PolicyMetrics, byKey: map[string]*policySeries{}}
-	r.make = func(policy string) func() *policySeries {
-		return sync.OnceValue(func() *policySeries { return conf.Metrics.policy(domain, rule, policy) })
-	}
-	r.forget = func(policy string) { conf.Metrics.forgetPolicy(domain, rule, policy) }
-	r.rule, r.keys = r.make(PolicyOfRule), r.make(PolicyOfKeys)
-	return r
-}
-
-// of returns the recorder of the policy of a request's own key, which is one of s.
-func (r *policyRecorders) of(key []byte, s *policies.Snapshot) *policySeries {
-	if !r.asked.Match(key) {
-		return r.keys()
-	}
-	r.mu.RLock()
-	own, full := r.byKey[string(key)], r.full(s)
-	r.mu.RUnlock()
-	switch {
-	case own != nil:
-		return own
-	case full:
-		return r.keys()
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if own = r.byKey[string(key)]; own == nil && r.room(s) {
-		if own = r.make(string(key))(); own != nil {
-			r.byKey[string(key)] = own
-		}
-	}
-	if own == nil {
-		return r.keys()
-	}
-	return own
-}
-
-// full reports whether it is known that each place has a policy that is there still.
-func (r *policyRecorders) full(s *policies.Snapshot) bool {
-	return len(r.byKey) >= maxKeyPolicies && r.swept == s.Number()
-}
-
-// room makes room in the places of policies that were removed, and reports whether there is some.
-func (r *policyRecorders) room(s *policies.Snapshot) bool {
-	if len(r.byKey) >= maxKeyPolicies && !r.full(s) {
-		r.swept = s.Number()
-		for key := range r.byKey {
-			if _, ok := s.Find([]byte(key)); !ok {
-				delete(r.byKey, key)
-				r.forget(key)
-			}
-		}
-	}
-	return len(r.byKey) < maxKeyPolicies
 }

@@ -99,8 +99,7 @@ func newRuleset(set *descriptors.Set, old *ruleset, conf *Config) (rs *ruleset, 
 	for _, r := range gone {
 		views = append(views, old.views[r.ID])
 	}
-	w := &viewer{conf, overflowDefaults{}, monthDefaults{}, shareDefaults{}, rs.derived, old.recorders(gone),
-		cmp.Or(old, &ruleset{}).budgets}
+	w := &viewer{conf, overflowDefaults{}, monthDefaults{}, shareDefaults{}, rs.derived, cmp.Or(old, &ruleset{}).budgets}
 	for _, r := range added {
 		rs.views[r.ID] = w.view(r)
 	}
@@ -128,17 +127,6 @@ func (rs *ruleset) rules() *descriptors.Set {
 // A ruleLabel is what metrics call a rule.
 type ruleLabel struct{ domain, path string }
 
-// recorders returns what records decisions by policies under some of the rules.
-func (rs *ruleset) recorders(of []*descriptors.Rule) map[ruleLabel]*policyRecorders {
-	all := map[ruleLabel]*policyRecorders{}
-	for _, r := range of {
-		if v := rs.views[r.ID]; v != nil && v.policies != nil {
-			all[ruleLabel{r.Domain, r.Path}] = v.policies.recorders
-		}
-	}
-	return all
-}
-
 // longestLease is the longest life of a lease under rules, 0 if none limits requests in flight.
 func longestLease(rules []*descriptors.Rule) (longest time.Duration) {
 	for _, r := range rules {
@@ -159,8 +147,7 @@ type viewer struct {
 	months    monthDefaults
 	shares    shareDefaults
 	derived   *policyCache
-	recorders map[ruleLabel]*policyRecorders // of rules that are gone, for those that take their place
-	budgets   map[ruleLabel]*keyBudget       // of the rules before
+	budgets   map[ruleLabel]*keyBudget // of the rules before
 }
 
 func (w *viewer) view(r *descriptors.Rule) *ruleView {
@@ -228,7 +215,7 @@ func (w *viewer) limits(v *ruleView) {
 		v.limits = append(v.limits, newInFlightView(r, conf))
 	}
 	if r.Policy != nil && conf.Policies != nil {
-		v.policies = newPolicyViews(v, w.derived, w.recorders[ruleLabel{r.Domain, r.Path}], conf)
+		v.policies = newPolicyViews(v, w.derived, conf)
 	}
 	v.reserve = newReserveView(r, conf)
 	conf.Metrics.hold(v)

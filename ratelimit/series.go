@@ -274,17 +274,22 @@ func (m *Metrics) Lease(domain, rule string) *metrics.Series {
 // labelSeries are the series under a rule's label for values of requests and for policies, which stay while a rule of
 // that label has such.
 type labelSeries struct {
+	label            ruleLabel
 	valued, policied int      // rules; guarded by Metrics.mu
 	values           sync.Map // *metrics.Series by the label with the values
 	ofValues         metrics.Bound
-	policies         map[string]*policySeries // guarded by Metrics.mu
+
+	mu       sync.RWMutex // who locks Metrics.mu, too, locks that first
+	policies map[string]*policySeries
+	keys     int    // policies of one key each
+	swept    uint64 // the snapshot by which removed policies were dropped last
 }
 
 func (m *Metrics) holdLabel(v *ruleView) *labelSeries {
 	label := ruleLabel{v.rule.Domain, v.rule.Path}
 	l := m.byLabel[label]
 	if l == nil {
-		l = &labelSeries{ofValues: metrics.Bound{Most: maxRuleValues}, policies: map[string]*policySeries{}}
+		l = &labelSeries{label: label, ofValues: metrics.Bound{Most: maxRuleValues}, policies: map[string]*policySeries{}}
 		m.byLabel[label] = l
 	}
 	if v.hasValues() {
@@ -313,12 +318,14 @@ func (m *Metrics) dropLabel(v *ruleView, l *labelSeries) {
 		})
 	}
 	if l.policied == 0 {
+		l.mu.Lock()
 		for policy := range l.policies {
 			m.dropPolicy(l, policy)
 		}
+		l.mu.Unlock()
 	}
 	if l.valued == 0 && l.policied == 0 {
-		delete(m.byLabel, ruleLabel{v.rule.Domain, v.rule.Path})
+		delete(m.byLabel, l.label)
 	}
 }
 

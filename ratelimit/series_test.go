@@ -47,6 +47,12 @@ func (c *counted) view(domain, path string) *ruleView {
 	return nil
 }
 
+// policy returns the series of a policy under a rule in force.
+func (c *counted) policy(domain, path, policy string) *policySeries {
+	c.Helper()
+	return c.Metrics.policy(c.view(domain, path).series.byLabel, []byte(policy), false, c.conf.Policies.Snapshot())
+}
+
 // decide counts descriptors of a rule, of these values if it has them.
 func (c *counted) decide(v *ruleView, o Outcome, n int64, values ...string) {
 	if len(values) > 0 {
@@ -379,9 +385,7 @@ func TestSeriesShowWhatPoliciesDecide(t *testing.T) {
 		"headgate_policy_remaining_units domain=shop rule=user policy=user:big 40",
 		"headgate_policy_limit_units domain=shop rule=user policy=user:big 100",
 		"headgate_policy_remaining_units domain=shop rule=user policy=(keys) 0")
-	c.forgetPolicy("shop", "user", "user:big")
-	c.forgetPolicy("shop", "user", "user:big")
-	c.forgetPolicy("shop", "user", "user:never")
+	c.dropPolicy(c.byLabel[ruleLabel{"shop", "user"}], "user:big")
 	c.wantNo("user:big")
 	c.want("headgate_policy_remaining_units domain=shop rule=user policy=(keys) 0")
 	c.policy("shop", "user", "user:big").record(tallyOf(OutcomeOK, 1, 40, 100))
