@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -222,5 +223,59 @@ func TestUsageIsNotRecorded(t *testing.T) {
 	}
 	if len(h.counts.records) != 0 {
 		t.Errorf("recorded %q", h.counts.records)
+	}
+}
+
+// TestSeriesOfPoliciesStayBounded: while rules change, and policies come and go whose series make room for others.
+func TestSeriesOfPoliciesStayBounded(t *testing.T) {
+	h := setup(t, policyRules, recording(t, "user:*"))
+	const callers, each, keys = 4, 500, 2 * maxKeyPolicies
+	var all, changes sync.WaitGroup
+	for c := range callers {
+		all.Go(func() {
+			for i := range each {
+				h.Decide(t.Context(), []*Request{{Domain: "d", Descriptors: []Descriptor{
+					desc(fmt.Sprint("user=u", (i*callers+c)%keys))}}}, []*Response{new(Response)})
+			}
+		})
+	}
+	done := make(chan struct{})
+	changes.Go(func() {
+		for n := 0; ; n++ {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			figures := map[string]policies.Figures{}
+			for i := range keys {
+				if figures[fmt.Sprint("user:u", i)] = per(limit.SlidingWindow, 5, 60); i%3 == n%3 {
+					figures[fmt.Sprint("user:u", i)] = policies.Figures{} // is removed
+				}
+			}
+			h.put(figures)
+			changed := strings.Replace(policyRules, "limit: 5", fmt.Sprint("limit: ", 5+n%2), 1)
+			if err := h.SetRules(mustLoad(t, changed)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	all.Wait()
+	close(done)
+	changes.Wait()
+	l, own := h.counts.byLabel[ruleLabel{"d", "user"}], 0
+	for _, p := range l.policies {
+		if p.own {
+			own++
+		}
+	}
+	if own != l.keys || own < 1 || own > maxKeyPolicies || len(l.policies) > own+2 {
+		t.Errorf("%d series, %d of keys, counted as %d", len(l.policies), own, l.keys)
+	}
+	if err := h.SetRules(mustLoad(t, "domain: d")); err != nil {
+		t.Fatal(err)
+	}
+	if m := h.counts.Metrics; !m.bounds.policies.Take(maxPolicies) || len(m.byLabel) != 0 {
+		t.Errorf("series are left of rules that are gone: %v", m.byLabel)
 	}
 }
