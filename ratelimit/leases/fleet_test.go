@@ -116,9 +116,10 @@ type clockedStore struct {
 	backends.Backend
 	now *moment
 
-	mu     sync.Mutex
-	takes  int          // calls of Take
-	before func() error // if not nil, decides whether a Take fails
+	mu      sync.Mutex
+	takes   int                 // calls of Take
+	before  func() error        // if not nil, decides whether a Take fails
+	spoiled map[limit.Key]error // what requests about a key fail with
 }
 
 func (c *clockedStore) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
@@ -131,11 +132,20 @@ func (c *clockedStore) Take(ctx context.Context, reqs []limit.Request, out []lim
 			return
 		}
 	}
-	timed := make([]limit.Request, len(reqs))
 	for i := range reqs {
-		timed[i] = limit.Request{Ops: reqs[i].Ops, At: start2026.Add(c.now.get())}
+		if err := c.spoiled[reqs[i].Ops[0].Key]; err != nil {
+			out[i].Fail(err)
+			continue
+		}
+		c.Backend.Take(ctx, []limit.Request{{Ops: reqs[i].Ops, At: start2026.Add(c.now.get())}}, out[i:i+1])
 	}
-	c.Backend.Take(ctx, timed, out)
+}
+
+// spoil has requests about a tenant fail from now on, or no more.
+func (c *clockedStore) spoil(tenant string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.spoiled = map[limit.Key]error{tenantKey(tenant): err}
 }
 
 // fail answers every Take with err.

@@ -50,6 +50,40 @@ func TestLeasesOfGoneProxyEnd(t *testing.T) {
 	}
 }
 
+// TestFailingCounterHoldsNoOtherLeases: where the store fails requests about one tenant, because it has foreign data
+// there or that server does not answer, a proxy that is gone loses its requests of all others.
+func TestFailingCounterHoldsNoOtherLeases(t *testing.T) {
+	const others = 2 * batchSize
+	for _, spoiled := range []error{backends.ErrCorrupt, backends.ErrUnavailable} {
+		f := newFleet(t, 2)
+		a, b := f.members[0], f.members[1]
+		tokens := []string{a.ask(envoy1, "spoiled")}
+		for i := range others {
+			tokens = append(tokens, a.ask(envoy1, fmt.Sprint("other-", i)))
+		}
+		renew, _ := a.openLog(tokens...)
+		f.pass(fleetGrace, renew)
+		f.store.spoil("spoiled", spoiled)
+		a.dead = true
+		f.pass(goneWithIt)
+		f.want(1, "the proxy and its replica are gone")
+		corrupt := spoiled == backends.ErrCorrupt
+		if log := b.log.String(); corrupt != strings.Contains(log, "corrupt") || strings.Count(log, "proxy gone") != 1 {
+			t.Errorf("%v: the log: %s", spoiled, log)
+		}
+		f.store.spoil("spoiled", nil)
+		f.pass(fleetGrace)
+		left := int64(0)
+		if corrupt {
+			left = 1 // until it expires
+		}
+		f.want(left, "nothing fails any longer")
+		if n := b.Stats().Owners; n != 0 {
+			t.Errorf("%v: %d owners are left", spoiled, n)
+		}
+	}
+}
+
 // TestLeasesEndWhenProxyAndReplicaAreGone: when a proxy and the replica that it spoke to die
 // together, another replica ends its requests.
 func TestLeasesEndWhenProxyAndReplicaAreGone(t *testing.T) {

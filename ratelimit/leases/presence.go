@@ -1,10 +1,13 @@
 package leases
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
+	"errors"
 	"time"
 
+	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -68,8 +71,9 @@ func (t *Tracker) agreeOnSecret(ctx context.Context) error {
 const maxEndings = 2 * limit.MaxInFlight / limit.OwnerSlice
 
 // reap ends the leases of an owner that is gone, under all keys where requests
-// are in flight. One replica does it, and another one if that fails.
-func (t *Tracker) reap(ctx context.Context, gone *owner) error {
+// are in flight. One replica does it, and another one if that fails. Unless all
+// keys are known, the owner counts as gone until they are.
+func (t *Tracker) reap(ctx context.Context, gone *owner, all bool) error {
 	registry := t.conf.Registry
 	who, err := registry.Claim(ctx, "end/"+hex.EncodeToString(gone.id[:]), t.me, 2*t.conf.OwnerGrace)
 	if err != nil || who != t.me || !t.owners.stillGone(gone) {
@@ -84,10 +88,13 @@ func (t *Tracker) reap(ctx context.Context, gone *owner) error {
 		}
 	}
 	ended, err := t.reapKeys(ctx, list, reqs)
-	if err == nil {
+	if err == nil && all {
 		if err = registry.Drop(ctx, ownersTable, []string{ownerRow + string(gone.id[:])}); err == nil {
 			t.owners.removeGone(gone)
 		}
+	}
+	if !all && ended == 0 {
+		return err
 	}
 	t.conf.Log.Warn("proxy gone: no replica heard from it within the grace time; ending its leases",
 		"owner", gone.Name, "peer", gone.Peer, "grace", t.conf.OwnerGrace, "ended", ended, "error", err)
@@ -99,24 +106,47 @@ func (t *Tracker) reap(ctx context.Context, gone *owner) error {
 func (t *Tracker) reapKeys(ctx context.Context, list []*entry, reqs [][]limit.Op) (ended int64, err error) {
 	for try := 0; len(reqs) > 0 && try < maxEndings && err == nil; try++ {
 		left := 0
-		err = t.store.takeInBatches(ctx, reqs, func(from int, out []limit.Verdict) {
-			for i := range out {
-				e, ops := list[from+i], reqs[from+i]
-				n := t.tally.takeReaped(e, &out[i])
-				ended += n
-				if e.reserves() {
-					t.noteLost(e, &out[i], n)
-				} else {
-					t.conf.Metrics.Lease(e.of.domain, e.of.rule).At(int(Reaped)).Add(n)
-				}
-				if rest, more := ops[0].Rest(&out[i]); more {
-					ops[0] = rest
-					list[left], reqs[left] = e, ops
-					left++
-				}
+		err = t.takeInBatches(ctx, reqs, func(i int, v *limit.Verdict) {
+			e, ops := list[i], reqs[i]
+			n := t.tally.takeReaped(e, v)
+			ended += n
+			if e.reserves() {
+				t.noteLost(e, v, n)
+			} else {
+				t.conf.Metrics.Lease(e.of.domain, e.of.rule).At(int(Reaped)).Add(n)
+			}
+			if rest, more := ops[0].Rest(v); more {
+				ops[0] = rest
+				list[left], reqs[left] = e, ops
+				left++
 			}
 		})
 		list, reqs = list[:left], reqs[:left]
 	}
 	return ended, err
+}
+
+// takeInBatches asks the backend about any number of requests. It calls read with the index and the verdict of each
+// that is decided, and returns the first error. A corrupt counter is no error: nothing can be done about it, and
+// nothing else waits for it. After a call of which nothing was decided, takeInBatches asks no more.
+func (t *Tracker) takeInBatches(ctx context.Context, list [][]limit.Op, read func(int, *limit.Verdict)) (err error) {
+	for from := 0; from < len(list); from += batchSize {
+		failed := 0
+		out := t.store.takeEach(ctx, list[from:min(from+batchSize, len(list))])
+		for i := range out {
+			switch v := &out[i]; {
+			case v.Err == nil:
+				read(from+i, v)
+			case errors.Is(v.Err, backends.ErrCorrupt):
+				t.warn("a counter of requests in flight is corrupt: leases under it end when they expire", "error", v.Err)
+			default:
+				err = cmp.Or(err, v.Err)
+				failed++
+			}
+		}
+		if failed == len(out) {
+			break
+		}
+	}
+	return err
 }

@@ -19,7 +19,8 @@ type releaser struct {
 	giveUp func(*release)                 // is called when a release is given up
 
 	mu      sync.Mutex
-	queue   []release
+	queue   []release // not tried yet
+	failed  []release // are retried while the queue is empty: what fails for long holds up nothing new
 	running bool
 	closed  bool
 	ended   chan struct{} // closed when the goroutine has ended, nil without one
@@ -57,9 +58,13 @@ func (r *releaser) add(e release) {
 	e.expires = time.Now().Add(e.ops[0].Limit.Window())
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.queue) >= maxReleases {
-		r.giveUp(&r.queue[0])
-		r.queue = r.queue[1:]
+	if len(r.queue)+len(r.failed) >= maxReleases {
+		oldest := &r.queue
+		if len(r.failed) > 0 {
+			oldest = &r.failed
+		}
+		r.giveUp(&(*oldest)[0])
+		*oldest = (*oldest)[1:]
 	}
 	if r.closed && !r.running {
 		r.giveUp(&e)
@@ -73,7 +78,7 @@ func (r *releaser) add(e release) {
 	}
 }
 
-// run works until the queue is empty.
+// run works until nothing is left.
 func (r *releaser) run(ended chan struct{}) {
 	defer close(ended)
 	pause := minPause
@@ -84,11 +89,11 @@ func (r *releaser) run(ended chan struct{}) {
 		}
 		failed := batch
 		_ = r.store.panics.Do("releaser", func() { failed = r.try(batch) }) // is reported, and the batch retried
-		if len(failed) == 0 {
+		r.requeue(failed)
+		if len(failed) < len(batch) {
 			pause = minPause
 			continue
 		}
-		r.requeue(failed)
 		select {
 		case <-time.After(pause):
 			pause = min(2*pause, maxPause)
@@ -98,24 +103,28 @@ func (r *releaser) run(ended chan struct{}) {
 	}
 }
 
-// next removes a batch from the queue, nil if the queue is empty: then the
-// goroutine ends.
-func (r *releaser) next() []release {
+// next removes a batch, nil if nothing is left: then the goroutine ends.
+func (r *releaser) next() (batch []release) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	var batch []release
-	for len(r.queue) > 0 && len(batch) < batchSize {
-		e := r.queue[0]
-		r.queue = r.queue[1:]
-		if e.expires.After(now) {
-			batch = append(batch, e)
-		} else {
-			r.giveUp(&e)
+	for len(batch) == 0 && len(r.queue)+len(r.failed) > 0 {
+		list := &r.failed
+		if len(r.queue) > 0 {
+			list = &r.queue
+		}
+		for len(*list) > 0 && len(batch) < batchSize {
+			e := (*list)[0]
+			*list = (*list)[1:]
+			if e.expires.After(now) {
+				batch = append(batch, e)
+			} else {
+				r.giveUp(&e)
+			}
 		}
 	}
 	if batch == nil {
-		r.running, r.queue = false, nil
+		r.running, r.queue, r.failed = false, nil, nil
 	}
 	return batch
 }
@@ -132,7 +141,8 @@ func (r *releaser) try(batch []release) (failed []release) {
 		switch {
 		case v.Err == nil:
 			r.done(e, v)
-		case errors.Is(v.Err, backends.ErrInvalid), errors.Is(v.Err, backends.ErrUnsupported):
+		case errors.Is(v.Err, backends.ErrInvalid), errors.Is(v.Err, backends.ErrUnsupported),
+			errors.Is(v.Err, backends.ErrCorrupt):
 			r.giveUp(e)
 		case e.ops[0].Holder == "" && !errors.Is(v.Err, backends.ErrNotApplied):
 			r.giveUp(e) // the backend may have done it, and a retry would end another request
@@ -146,20 +156,22 @@ func (r *releaser) try(batch []release) (failed []release) {
 func (r *releaser) requeue(failed []release) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.queue = append(failed, r.queue...)
+	r.failed = append(r.failed, failed...)
 }
 
-// drop gives up the queue.
+// drop gives up what is left.
 func (r *releaser) drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i := range r.queue {
-		r.giveUp(&r.queue[i])
+	for _, list := range [][]release{r.failed, r.queue} {
+		for i := range list {
+			r.giveUp(&list[i])
+		}
 	}
-	r.queue = nil
+	r.queue, r.failed = nil, nil
 }
 
-// close waits until the queue is empty or ctx ends, and then gives up the rest.
+// close waits until nothing is left or ctx ends, and then gives up the rest.
 func (r *releaser) close(ctx context.Context) {
 	r.mu.Lock()
 	r.closed = true

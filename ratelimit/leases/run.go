@@ -1,6 +1,7 @@
 package leases
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -83,13 +84,10 @@ func (t *Tracker) tend(ctx context.Context, round uint64) error {
 	if len(gone) == 0 && round%roundsPerRefresh != 0 {
 		return t.putKeys(ctx)
 	}
-	if err := t.refreshCounts(ctx); err != nil {
-		return err
-	}
+	unknown := t.refreshCounts(ctx)
+	err := unknown
 	for _, o := range gone {
-		if err := t.reap(ctx, o); err != nil {
-			return err
-		}
+		err = cmp.Or(err, t.reap(ctx, o, unknown == nil))
 	}
-	return nil
+	return err
 }

@@ -74,21 +74,6 @@ func (s *store) takeEach(ctx context.Context, list [][]limit.Op) []limit.Verdict
 	return out
 }
 
-// takeInBatches is takeEach for any number of requests. It calls read with the
-// verdicts of each call and the index of the first, and returns the first error.
-func (s *store) takeInBatches(ctx context.Context, list [][]limit.Op, read func(from int, out []limit.Verdict)) error {
-	for from := 0; from < len(list); from += batchSize {
-		out := s.takeEach(ctx, list[from:min(from+batchSize, len(list))])
-		for i := range out {
-			if out[i].Err != nil {
-				return out[i].Err
-			}
-		}
-		read(from, out)
-	}
-	return nil
-}
-
 // expectLocal notes that a lease was granted in this process's memory.
 func (s *store) expectLocal(ttl time.Duration) {
 	until := time.Now().Add(ttl).UnixNano()

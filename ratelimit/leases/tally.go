@@ -247,15 +247,13 @@ func (t *Tracker) refreshCounts(ctx context.Context) (err error) {
 			asks[i] = t.question(list[i].entry)
 		}
 		var again []question // a question ends at most limit.OwnerSlice reservations
-		err = t.store.takeInBatches(ctx, asks, func(from int, out []limit.Verdict) {
-			for i := range out {
-				q := list[from+i]
-				if out[i].Outcomes[0].Held {
-					t.noteLost(q.entry, &out[i], t.tally.countOf(q.entry)-inFlightAfter(&out[i].Outcomes[0]))
-					again = append(again, q)
-				}
-				t.tally.takeAnswer(q, &out[i])
+		err = t.takeInBatches(ctx, asks, func(i int, v *limit.Verdict) {
+			q := list[i]
+			if v.Outcomes[0].Held {
+				t.noteLost(q.entry, v, t.tally.countOf(q.entry)-inFlightAfter(&v.Outcomes[0]))
+				again = append(again, q)
 			}
+			t.tally.takeAnswer(q, v)
 		})
 		list = again
 	}
