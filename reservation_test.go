@@ -70,7 +70,7 @@ func counted(t *testing.T, l *Limiter) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return 1000 - usages[0][0].Remaining
+	return 1000 - usages[0].Limits[0].Remaining
 }
 
 // TestAcquireReservesNothing: it has no way to say what a request has cost.

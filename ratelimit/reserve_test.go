@@ -81,7 +81,7 @@ func (h *harness) units(text string) string {
 		h.Fatal(err)
 	}
 	var list []string
-	for _, u := range usages[0] {
+	for _, u := range usages[0].Limits {
 		list = append(list, strconv.FormatInt(u.Remaining, 10))
 	}
 	return strings.Join(list, " ")

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -27,20 +28,27 @@ type Usage struct {
 // Counted reports whether there is a difference to a limit that nobody has used.
 func (u *Usage) Counted() bool { return u.Remaining != u.Limit.Capacity() || u.Limited }
 
-// Usage asks what the limits that apply to each descriptor have counted, and charges nothing: a list
-// for each, empty if none applies. Policies are those in force. The error is the backend's, or an
-// [Error] while there are no rules.
-func (s *Service) Usage(ctx context.Context, domains []string, list [][]descriptors.Entry) ([][]Usage, error) {
-	usages := make([][]Usage, len(list))
+// Usages are what the limits that apply to a descriptor have counted: none if none applies. Err is why the store does
+// not say so.
+type Usages struct {
+	Limits []Usage
+	Err    error
+}
+
+// Usage asks what is counted for each descriptor, and charges nothing. Policies are those in force. The error is the
+// backend's if it says nothing of any descriptor, or an [Error] while there are no rules.
+func (s *Service) Usage(ctx context.Context, domains []string, list [][]descriptors.Entry) ([]Usages, error) {
+	usages, failed, said := make([]Usages, len(list)), error(nil), false
 	err := s.peek(ctx, domains, list, func(i int, c *Call, v *limit.Verdict) error {
-		var err error
-		usages[i], err = c.usages(v)
-		return err
+		u := &usages[i]
+		u.Limits, u.Err = c.usages(v)
+		failed, said = cmp.Or(failed, u.Err), said || v != nil && u.Err == nil
+		return nil
 	})
-	if err != nil {
-		return nil, err
+	if err == nil && !said {
+		err = failed
 	}
-	return usages, nil
+	return usages, err
 }
 
 // peek has requests of no units decided, one for each descriptor. see gets the call, and the verdict about it: nil if

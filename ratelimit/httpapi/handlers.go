@@ -133,6 +133,7 @@ func (h *Handlers) list(w http.ResponseWriter, r *http.Request, p web.Params) er
 func (h *Handlers) page(ctx context.Context, keys []limit.Key) ([]any, error) {
 	list := []any{}
 	var asked []descriptor
+	var algorithms []string // of asked
 	seen := map[string]bool{}
 	rules := h.Service.Rules()
 	for _, k := range keys {
@@ -145,6 +146,7 @@ func (h *Handlers) page(ctx context.Context, keys []limit.Key) ([]any, error) {
 		switch {
 		case matches:
 			asked = append(asked, descriptor{descriptors.Name(domain, entries), domain, entries})
+			algorithms = append(algorithms, algorithmName(a))
 		case known:
 			list = append(list, unknownAnswer{h.shown(descriptors.Name(domain, entries)), algorithmName(a), "UNKNOWN"})
 		default:
@@ -156,7 +158,9 @@ func (h *Handlers) page(ctx context.Context, keys []limit.Key) ([]any, error) {
 		return nil, err
 	}
 	for i, u := range usages {
-		if answer := answerOf(h.shown(asked[i].name), u); answer != nil {
+		if name := h.shown(asked[i].name); u.Err != nil {
+			list = append(list, unknownAnswer{name, algorithms[i], "UNKNOWN"})
+		} else if answer := answerOf(name, u.Limits); answer != nil {
 			list = append(list, answer)
 		}
 	}
@@ -177,8 +181,8 @@ func algorithmOf(k limit.Key) (limit.Algorithm, bool) {
 // slice is how many descriptors the store is asked about at once.
 const slice = 100
 
-// usage asks what is counted for each descriptor.
-func (h *Handlers) usage(ctx context.Context, list []descriptor) (all [][]ratelimit.Usage, err error) {
+// usage asks what is counted for each descriptor, and logs what the store does not say beside others.
+func (h *Handlers) usage(ctx context.Context, list []descriptor) (all []ratelimit.Usages, err error) {
 	for some := range slices.Chunk(list, slice) {
 		domains, entries := make([]string, len(some)), make([][]descriptors.Entry, len(some))
 		for i := range some {
@@ -187,6 +191,12 @@ func (h *Handlers) usage(ctx context.Context, list []descriptor) (all [][]rateli
 		usages, err := h.Service.Usage(ctx, domains, entries)
 		if err != nil {
 			return nil, err
+		}
+		for i := range usages {
+			if err := usages[i].Err; err != nil {
+				h.Log.Error("what is counted under a key is not known", "key", h.Service.LoggedKey(domains[i], entries[i]),
+					"error", err)
+			}
 		}
 		all = append(all, usages...)
 	}
@@ -202,14 +212,14 @@ func (h *Handlers) find(ctx context.Context, p web.Params) (d descriptor, usages
 	switch {
 	case err != nil:
 		return d, nil, err
-	case len(all[0]) == 0:
+	case len(all[0].Limits) == 0:
 		return d, nil, web.Refuse(http.StatusNotFound, "no limit applies to %s", web.Clip(h.shown(d.name)))
-	case answerOf(d.name, all[0]) == nil:
-		u := &all[0][0]
+	case answerOf(d.name, all[0].Limits) == nil:
+		u := &all[0].Limits[0]
 		return d, nil, web.Refuse(http.StatusNotFound, "nothing is counted under %s; the limit of the rule %s is %v",
 			web.Clip(h.shown(d.name)), u.Rule, u.Limit)
 	}
-	return d, all[0], nil
+	return d, all[0].Limits, nil
 }
 
 func (h *Handlers) get(w http.ResponseWriter, r *http.Request, p web.Params) error {

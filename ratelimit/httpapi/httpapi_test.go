@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -223,6 +224,39 @@ func (s *server) allPages(t *testing.T, n int) (got map[string]string, unknown [
 		}
 		after = "&after=" + url.QueryEscape(page.Next)
 	}
+}
+
+// TestForeignDataHidesNoOtherKey: where the store has foreign data under one key, the figures of the others are shown.
+func TestForeignDataHidesNoOtherKey(t *testing.T) {
+	redis := testenv.StartRedis(t)
+	s := serverWith(t, redis.URL(), simpleRules)
+	for _, key := range []string{"shop|user=alice", "shop|user=bob"} {
+		s.take(t, key, 12)
+	}
+	names, err := redis.Client().Keys(t.Context(), "*bob*").Result()
+	if err != nil || len(names) != 1 {
+		t.Fatal(names, err)
+	}
+	must(t, redis.Client().Set(t.Context(), names[0], "foreign", 0).Err())
+	got, unknown := s.allPages(t, 100)
+	if !strings.Contains(got["shop|user=alice"], `"windowRequestCount":10`) || len(got) != 1 ||
+		!slices.Equal(unknown, []string{"shop|user=bob"}) {
+		t.Errorf("listed are %v, and unknown %v", got, unknown)
+	}
+	if log := s.log.String(); !strings.Contains(log, "is not known") || !strings.Contains(log, "not headgate's") {
+		t.Errorf("the log is %s", log)
+	}
+	var top TopAnswer
+	must(t, json.Unmarshal([]byte(s.do(t, "GET", "/admin/top", "").Is(t, 200).Body), &top))
+	left := map[string]bool{}
+	for _, k := range top.Keys {
+		left[k.Key] = k.Left != nil
+	}
+	if known, there := left["shop|user=bob"]; !left["shop|user=alice"] || !there || known || top.Problem != "" {
+		t.Errorf("it is known what is left of %v; the problem is %q", left, top.Problem)
+	}
+	s.do(t, "GET", metrics("shop|user=bob"), "").Is(t, 503)
+	s.do(t, "GET", metrics("shop|user=alice"), "").Is(t, 200)
 }
 
 // TestStoresThatCannotList: the answer is 501 with the reason, and single keys work.

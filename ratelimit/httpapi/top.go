@@ -230,8 +230,8 @@ func (h *Handlers) peek(ctx context.Context, keys []fleet.Key) (map[id]peeked, e
 		return states, nil // there are no rules: nothing is counted
 	}
 	for i := range usages {
-		for j := range usages[i] {
-			u := &usages[i][j]
+		for j := range usages[i].Limits {
+			u := &usages[i].Limits[j]
 			states[id{u.Rule, list[i].name}] = peeked{stateOf(u), descriptors.LimitText(u.Limit)}
 		}
 	}
