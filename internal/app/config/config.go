@@ -304,6 +304,20 @@ func (c *Config) answerSettings() []settings.Setting {
 	}
 }
 
+// leaseSecrets checks --lease-secret, whose parts are secrets.
+func leaseSecrets(v string) error {
+	secrets := strings.Fields(v)
+	if len(secrets) > 2 || len(secrets) == 0 && v != "" {
+		return fmt.Errorf("has %d secrets with spaces between them, want one, or two while it is replaced", len(secrets))
+	}
+	for _, s := range secrets {
+		if err := settings.CheckToken(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (c *Config) leaseSettings() []settings.Setting {
 	ttl := func(d time.Duration) error {
 		if d < limit.MinWindow || d > limit.MaxWindow {
@@ -324,7 +338,8 @@ func (c *Config) leaseSettings() []settings.Setting {
 			settings.AlsoInSeconds("imposter.rate.limiter.ttl")),
 		settings.Row("lease-secret", &c.LeaseSecret, "",
 			"`secret` that signs leases, of at least 16 characters; replicas need the same one (default: a random one that "+
-				"the store keeps)", settings.Secret, settings.Token),
+				"the store keeps); while it is replaced, two with a space between them: the first signs",
+			settings.Secret, settings.Check(leaseSecrets)),
 		settings.Row("lease-key", &c.LeaseKeys, []string{ratelimit.DefaultLeaseKey},
 			"`name` of leases in Envoy's dynamic metadata, where the access log finds them; may be repeated: each "+
 				"filter of a chain needs its own"),

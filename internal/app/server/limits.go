@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -116,8 +117,9 @@ func (l *limits) serviceConfig(s *server) ratelimit.Config {
 	c.Backend, c.Caps, c.Local, c.Now = l.store.Backend, l.store.Caps, l.store.Local, l.store.Now
 	c.Registry, c.Log, c.Replica = l.store.Registry, l.log, rand.Uint32()
 	c.Encoder = messages.Encoder{}
-	if l.conf.LeaseSecret != "" { // else replicas agree on one in the store
-		c.Leases = leases.NewSigner([]byte(l.conf.LeaseSecret))
+	if secrets := strings.Fields(l.conf.LeaseSecret); len(secrets) > 0 { // else replicas agree on one in the store
+		c.Leases = leases.NewSigner([]byte(secrets[len(secrets)-1]))
+		c.Leases.Prefer([]byte(secrets[0]))
 	}
 	c.Metrics, c.Panics = s.metrics.decisions, s.panics
 	c.Sinks, c.RulesChanged = []ratelimit.Sink{l.watch}, l.watch.RulesChanged
