@@ -87,18 +87,11 @@ func parseHours(text string) (span, error) {
 
 // parseClock reads a time of day, 00:00 to 24:00.
 func parseClock(text string) (ms int64, ok bool) {
-	if len(text) != len("00:00") || text[2] != ':' {
-		return 0, false
+	if text == "24:00" {
+		return dayMs, true
 	}
-	h, ok := twoDigits(text[:2])
-	m, ok2 := twoDigits(text[3:])
-	ms = h*hourMs + m*minuteMs
-	return ms, ok && ok2 && m < 60 && ms <= dayMs
-}
-
-func twoDigits(text string) (int64, bool) {
-	tens, ones := text[0]-'0', text[1]-'0'
-	return int64(tens)*10 + int64(ones), tens <= 9 && ones <= 9
+	t, err := time.Parse("15:04", text)
+	return int64(t.Hour())*hourMs + int64(t.Minute())*minuteMs, err == nil && len(text) == len("00:00")
 }
 
 func (s span) String() string {

@@ -124,20 +124,7 @@ func FormatSize(ms int64) string {
 		text = append(strconv.AppendInt(text, m, 10), 'M')
 	}
 	if rest := ms % minuteMs; rest != 0 {
-		text = append(appendSeconds(text, rest), 'S')
+		text = append(strconv.AppendFloat(text, float64(rest)/secondMs, 'f', -1, 64), 'S')
 	}
 	return string(text)
-}
-
-// appendSeconds appends ms milliseconds, less than a minute, as seconds.
-func appendSeconds(text []byte, ms int64) []byte {
-	if ms < 0 {
-		text, ms = append(text, '-'), -ms
-	}
-	text = strconv.AppendInt(text, ms/secondMs, 10)
-	if ms%secondMs == 0 {
-		return text
-	}
-	fraction := strconv.FormatInt(secondMs+ms%secondMs, 10)[1:]
-	return append(append(text, '.'), strings.TrimRight(fraction, "0")...)
 }
