@@ -124,52 +124,39 @@ func mysqlWords() *words {
 		Dialect: sqldb.MySQL,
 		place:   func(int) string { return "?" },
 		ordered: true,
-		dual:    " FROM DUAL",
-		lock:    " FOR UPDATE",
-		wait:    " FOR UPDATE",
-		most:    "LIMIT #",
-		plus:    func(at, ms string) string { return "TIMESTAMPADD(MICROSECOND, " + ms + " * 1000, " + at + ")" },
-		insert:  "INSERT INTO #",
-		// Unlike IGNORE this takes no shared lock, on which those who insert the same row
-		// would wait for each other crosswise.
-		skip: " ON DUPLICATE KEY UPDATE #.CREAT_TS = #.CREAT_TS",
-		// Columns are set in this order: EPOCH_CT, which the conditions compare, is the last.
-		renew: " ON DUPLICATE KEY UPDATE SLOT_CT = IF(RL_WNDW_CT.EPOCH_CT <> VALUES(EPOCH_CT), VALUES(SLOT_CT), " +
-			"RL_WNDW_CT.SLOT_CT)," +
-			" CREAT_TS = IF(RL_WNDW_CT.EPOCH_CT <> VALUES(EPOCH_CT), VALUES(CREAT_TS), RL_WNDW_CT.CREAT_TS), " +
-			"EPOCH_CT = VALUES(EPOCH_CT)",
-		key:        "#",
-		gateActive: true,
+		texts: map[string]string{
+			"dual":   " FROM DUAL",
+			"lock":   " FOR UPDATE",
+			"wait":   " FOR UPDATE",
+			"plus":   "TIMESTAMPADD(MICROSECOND, $2 * 1000, $1)",
+			"nth":    "TIMESTAMPDIFF(MICROSECOND, $2, $1) DIV ($3 * 1000)",
+			"insert": "INSERT INTO $1",
+			// Unlike IGNORE this takes no shared lock, on which those who insert the same row
+			// would wait for each other crosswise.
+			"skip": " ON DUPLICATE KEY UPDATE $1.CREAT_TS = $1.CREAT_TS",
+			"fill": "INSERT IGNORE INTO $1",
+			// Columns are set in this order: EPOCH_CT, which the conditions compare, is the last.
+			"renew": " ON DUPLICATE KEY UPDATE SLOT_CT = IF(RL_WNDW_CT.EPOCH_CT <> VALUES(EPOCH_CT), VALUES(SLOT_CT), " +
+				"RL_WNDW_CT.SLOT_CT)," +
+				" CREAT_TS = IF(RL_WNDW_CT.EPOCH_CT <> VALUES(EPOCH_CT), VALUES(CREAT_TS), RL_WNDW_CT.CREAT_TS), " +
+				"EPOCH_CT = VALUES(EPOCH_CT)",
+			"active": "",
+		},
 	}
 }
 
 func mysqlStatements() statements {
-	const start = "TIMESTAMPADD(MICROSECOND, W.N * P.SIZE * 1000, P.STRT)"
 	w := mysqlWords()
 	s := w.statements()
-	s.addLeader = text("INSERT IGNORE INTO RL_SLOT_CTL (CTL_NM, GEN_CT) VALUES (?, 0)")
 	s.gate = text("SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = ? LOCK IN SHARE MODE")
 	s.gateAll = text("SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = ? FOR UPDATE")
-	s.provision = w.text(
-		`INSERT IGNORE INTO RL_WNDW_CT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS, EPOCH_CT)
-WITH RECURSIVE W (N) AS (SELECT 0 UNION ALL SELECT N + 1 FROM W WHERE N + 1 < #4),
-P (SCOPE, SIZE, STRT) AS (SELECT :1, #2, @3),
-C (N, CT) AS (SELECT TIMESTAMPDIFF(MICROSECOND, @3, COMPUTED_SCHED_TS) DIV (#2 * 1000), COUNT(*) FROM RL_EVENT_SLOT_DTL
- WHERE WNDW_SCOPE_NM = :1 AND COMPUTED_SCHED_TS >= @3 AND COMPUTED_SCHED_TS < {plus @3|#4 * #2} GROUP BY 1)
-SELECT P.SCOPE, P.SIZE, ` + start + `, COALESCE(C.CT, 0), {now}, {epoch}
-  FROM P JOIN W LEFT JOIN C ON C.N = W.N
- WHERE NOT EXISTS (SELECT 1 FROM RL_WNDW_CT T
-        WHERE T.WNDW_SCOPE_NM = :1 AND T.WNDW_SIZE_MS = #2 AND T.WNDW_STRT_TS = ` + start + `)
- ORDER BY W.N`)
-	s.scheduled = w.text("SELECT TIMESTAMPDIFF(MICROSECOND, @3, COMPUTED_SCHED_TS) DIV (#2 * 1000) N, " +
-		"COUNT(*) FROM RL_EVENT_SLOT_DTL" +
-		" WHERE WNDW_SCOPE_NM = :1 AND COMPUTED_SCHED_TS >= @3 AND COMPUTED_SCHED_TS < @4 GROUP BY N ORDER BY N")
 	s.purgeFrontiers = text("DELETE F FROM RL_WNDW_FRONTIER_TRK F JOIN (SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, " +
 		"WNDW_END_TS" +
 		" FROM RL_WNDW_FRONTIER_TRK WHERE TIMESTAMPADD(MICROSECOND, WNDW_SIZE_MS * 1000, REQ_TS) <= ? AND CREAT_TS < " +
 		"? LIMIT ?) D" +
 		" ON F.WNDW_SCOPE_NM = D.WNDW_SCOPE_NM AND F.WNDW_SIZE_MS = D.WNDW_SIZE_MS AND F.REQ_TS = D.REQ_TS AND " +
 		"F.WNDW_END_TS = D.WNDW_END_TS")
+	s.purgeWindows = statement{} // see mysqlPurgeWindows
 	s.purgeSlots = w.text(
 		"DELETE FROM RL_EVENT_SLOT_DTL WHERE CREAT_TS < @1 AND COMPUTED_SCHED_TS < @1 ORDER BY CREAT_TS LIMIT #2")
 	return s

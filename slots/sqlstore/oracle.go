@@ -32,6 +32,9 @@ func oracleDialect() *dialect {
 // long to parse.
 const oracleRows = 50
 
+// oracleInsert passes over rows that another session inserted since NOT EXISTS was asked.
+const oracleInsert = "INSERT /*+ IGNORE_ROW_ON_DUPKEY_INDEX($1, $1_PK) */ INTO $1"
+
 // oracleStatements are the texts. An empty text is NULL in Oracle, hence NVL where one
 // may come. Placeholders are bound by where they stand: their numbers must count up.
 func oracleStatements() statements {
@@ -39,14 +42,16 @@ func oracleStatements() statements {
 		Dialect: sqldb.Oracle,
 		place:   func(n int) string { return ":" + strconv.Itoa(n) },
 		ordered: true,
-		dual:    " FROM DUAL",
-		lock:    " FOR UPDATE",
-		wait:    " FOR UPDATE WAIT 1",
-		most:    "FETCH FIRST # ROWS ONLY",
-		plus:    func(at, ms string) string { return at + " + NUMTODSINTERVAL(" + ms + " / 1000, 'SECOND')" },
-		// Passes over rows that another session inserted since NOT EXISTS was asked.
-		insert: "INSERT /*+ IGNORE_ROW_ON_DUPKEY_INDEX(#, #_PK) */ INTO #",
-		key:    "NVL(#, CHR(0))",
+		texts: map[string]string{
+			"dual":   " FROM DUAL",
+			"lock":   " FOR UPDATE",
+			"wait":   " FOR UPDATE WAIT 1",
+			"most":   "FETCH FIRST $1 ROWS ONLY",
+			"plus":   "$1 + NUMTODSINTERVAL($2 / 1000, 'SECOND')",
+			"insert": oracleInsert,
+			"fill":   oracleInsert,
+			"key":    "NVL($1, CHR(0))",
+		},
 	}
 	s := w.statements()
 	// There are no shared locks of rows. What PutConfig changes is locked by no mode that

@@ -96,52 +96,23 @@ func postgresStatements() statements {
 		Dialect: sqldb.Postgres,
 		place:   func(n int) string { return "$" + strconv.Itoa(n) },
 		types:   map[byte]string{':': "::text", '#': "::bigint"},
-		lock:    " FOR UPDATE",
-		wait:    " FOR UPDATE",
-		most:    "LIMIT #",
-		plus:    func(at, ms string) string { return at + " + " + ms + " * interval '1 millisecond'" },
-		insert:  "INSERT INTO #",
-		skip:    " ON CONFLICT DO NOTHING",
-		renew:   renewByConflict,
-		key:     "#",
+		texts: map[string]string{
+			"lock":   " FOR UPDATE",
+			"pass":   " FOR UPDATE SKIP LOCKED",
+			"wait":   " FOR UPDATE",
+			"plus":   "$1 + $2 * interval '1 millisecond'",
+			"nth":    "(extract(epoch FROM $1 - $2) * 1000000)::bigint / ($3 * 1000)",
+			"insert": "INSERT INTO $1",
+			"skip":   " ON CONFLICT DO NOTHING",
+			"fill":   "INSERT INTO $1",
+			"filled": " ON CONFLICT DO NOTHING",
+			"renew":  renewByConflict,
+		},
 	}
 	s := w.statements()
 	// One statement with the bound of the wait, which comes into force first.
 	s.gate = text("SELECT CASE WHEN set_config('lock_timeout', '1000', true) IS NULL THEN 0" +
 		" WHEN pg_advisory_xact_lock_shared(hashtextextended($1::text, 0)) IS NULL THEN 0 END")
 	s.gateAll = text("SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))")
-	s.provision = text(`WITH C AS (
-SELECT (extract(epoch FROM COMPUTED_SCHED_TS - $3::timestamptz) * 1000000)::bigint / ($2::bigint * 1000) AS N,
-       COUNT(*) AS CT
-  FROM RL_EVENT_SLOT_DTL
- WHERE WNDW_SCOPE_NM = $1::text AND COMPUTED_SCHED_TS >= $3::timestamptz
-   AND COMPUTED_SCHED_TS < $3::timestamptz + $4::bigint * ($2::bigint * interval '1 millisecond') GROUP BY 1),
-W AS (SELECT N, $3::timestamptz + N * ($2::bigint * interval '1 millisecond') AS STRT
-        FROM generate_series(0, $4::bigint - 1) AS N)
-INSERT INTO RL_WNDW_CT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS, EPOCH_CT)
-SELECT $1::text, $2::bigint, W.STRT, COALESCE(C.CT, 0), clock_timestamp(),
-       COALESCE((SELECT EPOCH_CT FROM RL_WNDW_EPOCH WHERE WNDW_SCOPE_NM = $1::text AND WNDW_SIZE_MS = $2::bigint), 0)
-  FROM W LEFT JOIN C ON C.N = W.N
- WHERE NOT EXISTS (SELECT 1 FROM RL_WNDW_CT T
-        WHERE T.WNDW_SCOPE_NM = $1::text AND T.WNDW_SIZE_MS = $2::bigint AND T.WNDW_STRT_TS = W.STRT
-          AND T.WNDW_STRT_TS >= $3::timestamptz
-          AND T.WNDW_STRT_TS < $3::timestamptz + $4::bigint * ($2::bigint * interval '1 millisecond'))
- ORDER BY W.STRT
-ON CONFLICT DO NOTHING`)
-	s.scheduled = text("SELECT (extract(epoch FROM COMPUTED_SCHED_TS - $3::timestamptz) * 1000000)::bigint / " +
-		"($2::bigint * 1000), COUNT(*)" +
-		" FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = $1::text AND COMPUTED_SCHED_TS >= $3::timestamptz AND " +
-		"COMPUTED_SCHED_TS < $4::timestamptz GROUP BY 1 ORDER BY 1")
-	s.purgeFrontiers = text("DELETE FROM RL_WNDW_FRONTIER_TRK WHERE (WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, " +
-		"WNDW_END_TS) IN" +
-		" (SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS FROM RL_WNDW_FRONTIER_TRK" +
-		" WHERE REQ_TS + WNDW_SIZE_MS * interval '1 millisecond' <= $1 AND CREAT_TS < $2 LIMIT $3)")
-	s.purgeWindows = text("DELETE FROM RL_WNDW_CT WHERE (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS) IN" +
-		" (SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS FROM RL_WNDW_CT" +
-		" WHERE WNDW_STRT_TS + WNDW_SIZE_MS * interval '1 millisecond' <= $1 AND CREAT_TS < $2 LIMIT $3 FOR UPDATE " +
-		"SKIP LOCKED)")
-	s.purgeSlots = text("DELETE FROM RL_EVENT_SLOT_DTL WHERE WNDW_SLOT_ID IN" +
-		" (SELECT WNDW_SLOT_ID FROM RL_EVENT_SLOT_DTL WHERE CREAT_TS < $1 AND COMPUTED_SCHED_TS < $1 ORDER BY " +
-		"CREAT_TS LIMIT $2 FOR UPDATE SKIP LOCKED)")
 	return s
 }

@@ -8,16 +8,18 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 )
 
-// words are how a dialect says what statements have in common. Texts have them in
+// words are how a dialect says what statements have in common. Templates have them in
 // braces, and arguments by number:
 //
 //	:1 a text, #1 an integer, @1 an instant
 //	{COLUMN} an instant among the results
 //	{now} the database's clock; {dual} where a SELECT has no table
-//	{lock} locks rows, {wait} for a second at most
+//	{lock} locks rows, {pass} those that nobody else has locked, {wait} for a second at most
 //	{first} only one row; {most #1} at most so many
 //	{plus X|Y} the instant X and Y milliseconds
+//	{nth X|Y|Z} the number of the window of Z milliseconds that the instant X is in, counted from the instant Y
 //	{insert T} inserts into a table with a primary key; {skip T} at the end: unless the key is there
+//	{fill T} and {filled} at the end: likewise; rows that are there do not count as changed
 //	{renew} at the end of an insert into RL_WNDW_CT: a row of an earlier epoch is written anew
 //	{epoch} the epoch of the series :1, #2
 //	{key :1} a text that may be empty
@@ -25,15 +27,17 @@ import (
 type words struct {
 	*sqldb.Dialect
 	place   func(n int) string
-	types   map[byte]string // follow placeholders of texts and integers
-	ordered bool            // each placeholder is an argument of its own: 1, 2, 3 …
+	types   map[byte]string   // follow placeholders of texts and integers
+	ordered bool              // each placeholder is an argument of its own: 1, 2, 3 …
+	texts   map[string]string // of words; $1, $2 … are what follows the word, between bars
+}
 
-	dual, lock, wait string
-	most, key        string // # is the argument
-	insert, skip     string // # is the table
-	renew            string
-	plus             func(at, ms string) string
-	gateActive       bool // the gate returns ACT_IN
+// commonTexts are those of words that the dialect has none for.
+var commonTexts = map[string]string{
+	"dual": "", "lock": "", "pass": "", "wait": "", "skip": "", "filled": "", "renew": "",
+	"first": "{most 1}", "most": "LIMIT $1", "key": "$1",
+	"epoch":  "COALESCE((SELECT EPOCH_CT FROM RL_WNDW_EPOCH WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2), 0)",
+	"active": ", (SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = $1)",
 }
 
 var (
@@ -62,41 +66,22 @@ func (w *words) text(template string) statement {
 	return s
 }
 
-func (w *words) word(text string) string {
-	name, rest, _ := strings.Cut(text, " ")
-	switch name {
-	case "now":
-		return w.Now
-	case "dual":
-		return w.dual
-	case "lock":
-		return w.lock
-	case "wait":
-		return w.wait
-	case "first":
-		return strings.ReplaceAll(w.most, "#", "1")
-	case "most":
-		return strings.ReplaceAll(w.most, "#", rest)
-	case "plus":
-		at, ms, _ := strings.Cut(rest, "|")
-		return w.plus(at, ms)
-	case "insert":
-		return strings.ReplaceAll(w.insert, "#", rest)
-	case "skip":
-		return strings.ReplaceAll(w.skip, "#", rest)
-	case "renew":
-		return w.renew
-	case "epoch":
-		return "COALESCE((SELECT EPOCH_CT FROM RL_WNDW_EPOCH WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2), 0)"
-	case "active":
-		if w.gateActive {
-			return ""
-		}
-		return ", (SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = " + rest + ")"
-	case "key":
-		return strings.ReplaceAll(w.key, "#", rest)
+func (w *words) word(mark string) string {
+	name, rest, _ := strings.Cut(mark, " ")
+	text, ok := w.texts[name]
+	if !ok {
+		text, ok = commonTexts[name]
 	}
-	return w.Selected(text)
+	switch {
+	case name == "now":
+		return w.Now
+	case !ok:
+		return w.Selected(mark)
+	}
+	for i, part := range strings.Split(rest, "|") {
+		text = strings.ReplaceAll(text, "$"+strconv.Itoa(i+1), part)
+	}
+	return text
 }
 
 // Columns with their instants marked.
@@ -128,6 +113,17 @@ func (w *words) statements() statements {
 		make: t("{insert RL_WNDW_CT} (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS, EPOCH_CT)" +
 			" SELECT :1, #2, @3, " + slotsInside + ", {now}, {epoch}{dual} WHERE NOT EXISTS (SELECT 1 FROM RL_WNDW_CT" +
 			window + current + "){renew}"),
+		provision: t(`{fill RL_WNDW_CT} (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS, EPOCH_CT)
+WITH RECURSIVE W (N) AS (SELECT 0 UNION ALL SELECT N + 1 FROM W WHERE N + 1 < #4),
+C (N, CT) AS (SELECT {nth COMPUTED_SCHED_TS|@3|#2}, COUNT(*) FROM RL_EVENT_SLOT_DTL
+ WHERE WNDW_SCOPE_NM = :1 AND COMPUTED_SCHED_TS >= @3 AND COMPUTED_SCHED_TS < {plus @3|#4 * #2} GROUP BY 1)
+SELECT :1, #2, {plus @3|W.N * #2}, COALESCE(C.CT, 0), {now}, {epoch}
+  FROM W LEFT JOIN C ON C.N = W.N
+ WHERE NOT EXISTS (SELECT 1 FROM RL_WNDW_CT T
+        WHERE T.WNDW_SCOPE_NM = :1 AND T.WNDW_SIZE_MS = #2 AND T.WNDW_STRT_TS = {plus @3|W.N * #2})
+ ORDER BY W.N{filled}`),
+		scheduled: t("SELECT N, COUNT(*) FROM (SELECT {nth COMPUTED_SCHED_TS|@3|#2} AS N FROM RL_EVENT_SLOT_DTL" +
+			" WHERE WNDW_SCOPE_NM = :1 AND COMPUTED_SCHED_TS >= @3 AND COMPUTED_SCHED_TS < @4) W GROUP BY N ORDER BY N"),
 		stale: t("SELECT {C.WNDW_STRT_TS} FROM RL_WNDW_CT C WHERE C.WNDW_SCOPE_NM = :1 AND C.WNDW_SIZE_MS = #2" +
 			" AND C.WNDW_STRT_TS >= @3 AND C.WNDW_STRT_TS < @4 AND C.EPOCH_CT <> {epoch}"),
 		dropStale: t("DELETE FROM RL_WNDW_CT" + window + " AND EPOCH_CT <> {epoch}"),
@@ -176,9 +172,17 @@ func (w *words) statements() statements {
 
 		lead: t("UPDATE RL_SLOT_CTL SET HOLDER_ID = :1, HELD_UNTIL_TS = {plus {now}|#2}" +
 			" WHERE CTL_NM = :3 AND (HOLDER_ID = :4 OR HOLDER_ID IS NULL OR HELD_UNTIL_TS <= {now})"),
-		addLeader: t("{insert RL_SLOT_CTL} (CTL_NM, GEN_CT) SELECT :1, 0{dual} WHERE NOT EXISTS" +
-			" (SELECT 1 FROM RL_SLOT_CTL WHERE CTL_NM = :1){skip RL_SLOT_CTL}"),
+		addLeader: t("{fill RL_SLOT_CTL} (CTL_NM, GEN_CT) SELECT :1, 0{dual} WHERE NOT EXISTS" +
+			" (SELECT 1 FROM RL_SLOT_CTL WHERE CTL_NM = :1){filled}"),
 
+		purgeFrontiers: t("DELETE FROM RL_WNDW_FRONTIER_TRK WHERE (WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS) IN" +
+			" (SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS FROM RL_WNDW_FRONTIER_TRK" +
+			" WHERE {plus REQ_TS|WNDW_SIZE_MS} <= @1 AND CREAT_TS < @2 {most #3})"),
+		purgeWindows: t("DELETE FROM RL_WNDW_CT WHERE (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS) IN" +
+			" (SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS FROM RL_WNDW_CT" +
+			" WHERE {plus WNDW_STRT_TS|WNDW_SIZE_MS} <= @1 AND CREAT_TS < @2 {most #3}{pass})"),
+		purgeSlots: t("DELETE FROM RL_EVENT_SLOT_DTL WHERE WNDW_SLOT_ID IN (SELECT WNDW_SLOT_ID FROM RL_EVENT_SLOT_DTL" +
+			" WHERE CREAT_TS < @1 AND COMPUTED_SCHED_TS < @1 ORDER BY CREAT_TS {most #2}{pass})"),
 		dropFrontiers: t("DELETE FROM RL_WNDW_FRONTIER_TRK WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2"),
 
 		drift: t("SELECT {C.WNDW_STRT_TS}, C.SLOT_CT, (SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL S WHERE S.WNDW_SCOPE_NM = " +
