@@ -75,11 +75,6 @@ func (t *tx) holdActive(ctx context.Context, name string) (slots.Config, error) 
 	if err != nil || st.gate.text == "" {
 		return c, err
 	}
-	if t.db.dialect.boundedWait != "" && !t.db.dialect.gateBounds {
-		if _, err := t.db.change(ctx, on, op, query{Text: t.db.dialect.boundedWait}); err != nil {
-			return c, err
-		}
-	}
 	if _, err := t.db.change(ctx, on, op, st.gate.with(c.ID)); err != nil {
 		return c, gateHeld(err)
 	}
@@ -138,9 +133,15 @@ func (db *DB) isLocked(ctx context.Context, w slots.WindowKey, max int64) bool {
 // Lock implements slots.Tx.
 func (t *tx) Lock(ctx context.Context, s slots.Series, windowMs, max int64) (count int64, ok bool, err error) {
 	const op = "lock a window"
-	var held, active sql.NullInt64
 	window := slots.WindowKey{Series: s, StartMs: windowMs}
-	first, row, lock := t.db.lockQueries(t.configID, &held, window, max)
+	st, start, end := &t.db.dialect.statements, t.db.at(windowMs), t.db.at(windowMs+s.SizeMs)
+	var active sql.NullInt64
+	first := t.db.gateQueries(t.configID, &active)
+	row := []query{st.make.with(s.Scope, s.SizeMs, start, end)}
+	if st.remake.text != "" {
+		row = append([]query{st.remake.with(s.Scope, s.SizeMs, start, end)}, row...)
+	}
+	lock := st.lock.with(s.Scope, s.SizeMs, start, max, t.configID)
 	_, known := t.db.known.count(window)
 	if !known {
 		first = append(first, row...)
@@ -151,14 +152,14 @@ func (t *tx) Lock(ctx context.Context, s slots.Series, windowMs, max int64) (cou
 	}
 	answered, err := t.Run(ctx, op, append(first, lock)...)
 	t.locked = true
-	if err != nil && !answered && t.gated() {
+	if err != nil && !answered && t.db.dialect.gates(t.configID) {
 		return count, ok, gateHeld(storeError(err))
 	}
 	if err == nil && !ok && known {
 		err = t.lockUnknown(ctx, op, window, append(row, lock))
 	}
 	switch {
-	case err == nil && (inactive(held) || inactive(active)):
+	case err == nil && active.Valid && active.Int64 == 0:
 		err = &slots.StoreError{Kind: slots.Superseded, Op: op, Err: errors.New("the config has a newer version")}
 	case err == nil && ok:
 		t.count = count
@@ -166,9 +167,6 @@ func (t *tx) Lock(ctx context.Context, s slots.Series, windowMs, max int64) (cou
 	}
 	return count, ok, storeError(err)
 }
-
-// inactive reports whether ACT_IN was read, and says that a version is not the active one.
-func inactive(actIn sql.NullInt64) bool { return actIn.Valid && actIn.Int64 == 0 }
 
 // lockUnknown locks a window that was said to have a row, and that was not locked: it is full, or
 // its row is gone, and is made again then.
@@ -185,40 +183,23 @@ func (t *tx) lockUnknown(ctx context.Context, op string, w slots.WindowKey, agai
 	return t.Change(ctx, op, again...)
 }
 
-// gated reports whether the transaction holds a version of a config.
-func (t *tx) gated() bool { return t.configID != "" && t.db.dialect.statements.gate.text != "" }
+// gates reports whether a transaction for a version of a config holds it.
+func (d *dialect) gates(configID string) bool { return configID != "" && d.statements.gate.text != "" }
 
-// lockQueries are the statements of a lock: what comes first, such as the gate, which fills held,
-// what makes the window's row, and the lock itself.
-func (db *DB) lockQueries(configID string, held *sql.NullInt64, w slots.WindowKey,
-	max int64) (first, row []query, lock query) {
-	st := &db.dialect.statements
-	start := db.at(w.StartMs)
-	end := db.at(w.StartMs + w.SizeMs)
-	first = db.gateQueries(configID, held)
-	if st.remake.text != "" {
-		row = append(row, st.remake.with(w.Scope, w.SizeMs, start, end))
-	}
-	row = append(row, st.make.with(w.Scope, w.SizeMs, start, end))
-	return first, row, st.lock.with(w.Scope, w.SizeMs, start, max, configID)
-}
-
-// gateQueries are what a transaction runs before it locks a window: the bound of its waits, and
-// the gate, which fills held.
-func (db *DB) gateQueries(configID string, held *sql.NullInt64) (first []query) {
-	st := &db.dialect.statements
-	gated := configID != "" && st.gate.text != ""
-	if db.dialect.boundedWait != "" && !(gated && db.dialect.gateBounds) {
-		first = append(first, query{Text: db.dialect.boundedWait})
-	}
-	if gated {
-		gate := st.gate.with(configID)
-		if !db.dialect.gateSilent {
-			gate.To = []any{held}
+// gateQueries are what a transaction runs before it locks a window: the gate, which may fill active and bounds the
+// waits that follow, or else what bounds them.
+func (db *DB) gateQueries(configID string, active *sql.NullInt64) []query {
+	switch d := db.dialect; {
+	case d.gates(configID):
+		gate := d.statements.gate.with(configID)
+		if !d.gateSilent {
+			gate.To = []any{active}
 		}
-		first = append(first, gate)
+		return []query{gate}
+	case d.boundedWait != "":
+		return []query{{Text: d.boundedWait}}
 	}
-	return first
+	return nil
 }
 
 // gateHeld makes of an error of the gate what it means: a version that is being changed is no

@@ -32,7 +32,7 @@ type dialect struct {
 	refused    func(err error) bool
 
 	// boundedWait, if there is one, has the statements of a transaction that follow wait for
-	// locks for a second at most.
+	// locks for a second at most, as the gate does, too.
 	boundedWait string
 
 	// shut runs gateAll for each version, and waits for claims under way for no longer than
@@ -43,7 +43,6 @@ type dialect struct {
 	statements statements
 	gateSilent bool // statements.gate returns no row
 	gateActive bool // statements.gate returns ACT_IN, and statements.lock does not
-	gateBounds bool // statements.gate does what boundedWait does
 
 	// assign calls the procedure for the one event of a search, or is nil if there
 	// is none.

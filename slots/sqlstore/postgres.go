@@ -18,7 +18,6 @@ func postgresDialect() *dialect {
 		place:       postgresPlace,
 		statements:  postgresStatements(),
 		boundedWait: postgresWait,
-		gateBounds:  true,
 		shut:        postgresShut,
 	}
 }
