@@ -26,9 +26,6 @@ type Backend struct {
 	stop    context.CancelFunc // ends the janitor
 	running sync.WaitGroup     // the janitor, and transactions that are being abandoned
 
-	hangs atomic.Bool   // a commit was not answered in time, and none since
-	beats chan struct{} // one writes to self
-
 	// looks is how many slices still look which rows others hold before they wait for any.
 	looks atomic.Int64
 	waits waits
@@ -58,8 +55,7 @@ func Open(conf Config) (*Backend, error) {
 func start(conf Config, db *sqldb.DB) *Backend {
 	ctx, stop := context.WithCancel(context.Background())
 	b := &Backend{conf: conf, caps: conf.Caps(), db: db, self: []byte("ping:" + rand.Text()),
-		beats: make(chan struct{}, 1), stop: stop,
-		waits: waits{byKey: map[string]time.Duration{}}}
+		stop: stop, waits: waits{byKey: map[string]time.Duration{}}}
 	b.running.Add(1)
 	conf.Panics.Go("sqlstore janitor", func() {
 		defer b.running.Done()
@@ -82,7 +78,7 @@ func (b *Backend) Close() error {
 func (b *Backend) Ping(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, b.conf.Timeout)
 	defer cancel()
-	if err := b.beat(within, func() bool { return true }); err != nil {
+	if err := b.beat(within, true); err != nil {
 		return standing(err)
 	}
 	missing, err := b.db.Missing(ctx, schema())

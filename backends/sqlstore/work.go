@@ -56,11 +56,9 @@ func (b *Backend) do(ctx context.Context, op string, t task) error {
 func (b *Backend) run(ctx context.Context, op string, t task, e effort) error {
 	ctx, cancel := context.WithTimeout(ctx, b.conf.Timeout)
 	defer cancel()
-	if b.hangs.Load() {
-		if err := b.beat(ctx, b.hangs.Load); err != nil {
-			// not %w: the beat may be in doubt, this is not
-			return failed(fmt.Errorf("%s: nothing is written while commits hang: %v", op, err), false)
-		}
+	if err := b.beat(ctx, false); err != nil {
+		// not %w: the beat may be in doubt, this is not
+		return failed(fmt.Errorf("%s: nothing is written while commits hang: %v", op, err), false)
 	}
 	return b.repeat(ctx, op, t, e)
 }
@@ -75,8 +73,8 @@ func (b *Backend) repeat(ctx context.Context, op string, t task, e effort) error
 		if err == nil {
 			return nil
 		}
-		if inDoubt && ctx.Err() != nil {
-			b.hangs.Store(true)
+		if inDoubt {
+			b.db.Hangs.Committed(ctx, err)
 		}
 		if inDoubt || !e.again(err) || try == maxTries {
 			return failed(err, inDoubt)
@@ -91,26 +89,16 @@ func (b *Backend) repeat(ctx context.Context, op string, t task, e effort) error
 // beatLife is how long the row of a beat may stay, in µs.
 const beatLife = 60_000_000
 
-// beat writes to a row of this process's own, if that is needed when its turn has come. There is one at a
-// time. A commit that hangs, as on a full disk, keeps its session in the server after the caller has gone.
-// Each new beat waits for the row of the one that hangs, and ends with that wait, so few sessions hang.
-// Other rows would let a session hang for each try, until the server has none for anybody.
-func (b *Backend) beat(ctx context.Context, needed func() bool) error {
-	select {
-	case b.beats <- struct{}{}:
-		defer func() { <-b.beats }()
-	case <-ctx.Done():
-		return failed(fmt.Errorf("ping: %w", ctx.Err()), false)
-	}
-	if !needed() {
-		return nil
-	}
-	err := b.repeat(ctx, "ping",
-		&plain{keys: [][]byte{b.self}, then: func(_ [][]byte, now limit.Instant) ([]row, [][]byte) {
-			return []row{{key: b.self, state: []byte{}, at: int64(now), ends: now + beatLife}}, nil
-		}}, effort{wait: 1, again: passes})
-	if err == nil {
-		b.hangs.Store(false)
+// beat writes to a row of this process's own: always, or if commits hang.
+func (b *Backend) beat(ctx context.Context, always bool) error {
+	err := b.db.Hangs.Try(ctx, always, func() error {
+		return b.repeat(ctx, "ping",
+			&plain{keys: [][]byte{b.self}, then: func(_ [][]byte, now limit.Instant) ([]row, [][]byte) {
+				return []row{{key: b.self, state: []byte{}, at: int64(now), ends: now + beatLife}}, nil
+			}}, effort{wait: 1, again: passes})
+	})
+	if err != nil && err == ctx.Err() { // its turn has not come
+		return failed(fmt.Errorf("ping: %w", err), false)
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
@@ -35,6 +36,18 @@ func (db *DB) begin(ctx context.Context) (*tx, error) {
 	}
 	t, err := db.sql.Begin(ctx, "begin a transaction")
 	return &tx{Tx: t, db: db}, storeError(err)
+}
+
+// mayWrite waits until commits are answered. The row is one of those that leaders hold, and all processes are the same
+// leader.
+func (db *DB) mayWrite(ctx context.Context) error {
+	return db.sql.Hangs.Try(ctx, false, func() error {
+		if _, err := db.Lead(ctx, "commits", "all", 0); err != nil {
+			return &slots.StoreError{Kind: slots.Unavailable, Op: "claim a slot",
+				Err: fmt.Errorf("nothing is written while commits hang: %w", err)}
+		}
+		return nil
+	})
 }
 
 // activeTries bounds how often BeginActive holds a version that is replaced before it is held.
@@ -103,7 +116,7 @@ func (db *DB) Place(ctx context.Context, configID string, s slots.Series, window
 		first = db.gateQueries(configID, &active)
 	}
 	answered, err := t.Whole(ctx, op, append(first, db.dialect.place(configID, s, windowMs, max, claimed, &now)...))
-	db.committed(ctx, err)
+	db.sql.Hangs.Committed(ctx, err)
 	held := slots.KindOf(storeError(err)) == slots.Held
 	switch {
 	case err == nil && now.Valid:
@@ -225,7 +238,7 @@ func (t *tx) Claim(ctx context.Context, s slots.Series, windowMs int64, claimed 
 // Commit implements slots.Tx.
 func (t *tx) Commit(ctx context.Context) error {
 	err := t.Tx.Commit(ctx, "commit a slot")
-	t.db.committed(ctx, err)
+	t.db.sql.Hangs.Committed(ctx, err)
 	return storeError(err)
 }
 
@@ -239,7 +252,7 @@ func (t *tx) ClaimCommit(ctx context.Context, s slots.Series, windowMs int64, cl
 		return t.Commit(ctx)
 	}
 	err := t.Tx.Commit(ctx, "claim a slot", t.db.dialect.claim(s, windowMs, claimed)...)
-	t.db.committed(ctx, err)
+	t.db.sql.Hangs.Committed(ctx, err)
 	if err == nil {
 		t.db.known.set(slots.WindowKey{Series: s, StartMs: windowMs}, t.count+int64(len(claimed)))
 	}

@@ -17,7 +17,6 @@ type DB struct {
 	dialect *dialect
 	sql     *sqldb.DB
 	known   knownWindows
-	hang    hang
 }
 
 var _ slots.Store = (*DB)(nil)
@@ -92,7 +91,7 @@ func Open(c Config) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &DB{dialect: dialectOf(db.Dialect), sql: db, hang: newHang()}, nil
+	return &DB{dialect: dialectOf(db.Dialect), sql: db}, nil
 }
 
 // dialects are all that there are.

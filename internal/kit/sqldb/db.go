@@ -20,7 +20,8 @@ type DB struct {
 	// wants a single one for writing.
 	Read, Write *sql.DB
 	// Log gets what happens beside the calls.
-	Log *slog.Logger
+	Log   *slog.Logger
+	Hangs Hangs
 
 	release func() error // what else is to be closed, or nil
 	// opening are statements that a pipelined transaction begins with, where sessions cannot be
@@ -59,7 +60,7 @@ func Over(d *Dialect, driver driver.Connector, c Config) *DB {
 
 func newDB(d *Dialect, shown string, c Config) *DB {
 	return &DB{Dialect: d, Address: shown, Log: c.Log.With("database", shown), poolMin: c.PoolMin,
-		standing: make(chan *standing, c.PoolMin)}
+		Hangs: Hangs{turn: make(chan struct{}, 1)}, standing: make(chan *standing, c.PoolMin)}
 }
 
 // Close closes the connections; a caller that uses one at the moment gets an error.
