@@ -8,31 +8,14 @@ import (
 )
 
 // notifyHijack returns w such that hijacked is called when its connection is taken over. It
-// implements [http.Flusher] and [io.ReaderFrom] if w does, as handlers may ask for them.
+// implements [http.Flusher] if w does, as handlers may ask for it.
 func notifyHijack(w http.ResponseWriter, hijacked func()) http.ResponseWriter {
 	if !canHijack(w) {
 		return w
 	}
 	h := &hijackWriter{w, hijacked}
-	_, flushes := w.(http.Flusher)
-	_, reads := w.(io.ReaderFrom)
-	switch {
-	case flushes && reads:
-		return struct {
-			*hijackWriter
-			flusher
-			readerFrom
-		}{h, flusher{w}, readerFrom{w}}
-	case flushes:
-		return struct {
-			*hijackWriter
-			flusher
-		}{h, flusher{w}}
-	case reads:
-		return struct {
-			*hijackWriter
-			readerFrom
-		}{h, readerFrom{w}}
+	if _, flushes := w.(http.Flusher); flushes {
+		return flushWriter{h}
 	}
 	return h
 }
@@ -72,16 +55,15 @@ func (w *hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-type flusher struct{ w http.ResponseWriter }
+// ReadFrom implements [io.ReaderFrom], so that a copy is the server's own, if that has one.
+func (w *hijackWriter) ReadFrom(src io.Reader) (int64, error) { return io.Copy(w.ResponseWriter, src) }
+
+// A flushWriter is of a ResponseWriter that can flush.
+type flushWriter struct{ *hijackWriter }
 
 // Flush implements [http.Flusher].
-func (f flusher) Flush() { f.w.(http.Flusher).Flush() }
+func (w flushWriter) Flush() { w.ResponseWriter.(http.Flusher).Flush() }
 
 // FlushError is what an [http.ResponseController] asks for. Without it, handlers that stream would
 // not learn that their client has left.
-func (f flusher) FlushError() error { return http.NewResponseController(f.w).Flush() }
-
-type readerFrom struct{ w http.ResponseWriter }
-
-// ReadFrom implements [io.ReaderFrom].
-func (r readerFrom) ReadFrom(src io.Reader) (int64, error) { return r.w.(io.ReaderFrom).ReadFrom(src) }
+func (w flushWriter) FlushError() error { return http.NewResponseController(w.ResponseWriter).Flush() }
