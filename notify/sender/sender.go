@@ -17,24 +17,11 @@ import (
 	"github.com/headgate-rls/headgate/notify"
 )
 
-// A Sender sends messages.
-type Sender interface {
-	// Send returns nil when the message was sent. A message may be sent more than once, with
-	// the same ID.
-	Send(ctx context.Context, m notify.Message) error
-}
-
 // A PermanentError: sending again would not help.
 type PermanentError struct{ Err error }
 
 func (e *PermanentError) Error() string { return e.Err.Error() }
 func (e *PermanentError) Unwrap() error { return e.Err }
-
-// Console sends messages nowhere: its log is what there is to see.
-type Console struct{}
-
-// Send implements [Sender].
-func (Console) Send(context.Context, notify.Message) error { return nil }
 
 // A Webhook posts messages as JSON. Its answer decides: 2xx is sent, 408, 425, 429 and 5xx
 // are worth another attempt, everything else is not.
@@ -57,7 +44,7 @@ func NewWebhook(url, token string, timeout time.Duration) *Webhook {
 // maxAnswer is how much of an answer is read, so that its connection can be used again.
 const maxAnswer = 64 << 10
 
-// Send implements [Sender].
+// Send returns nil when the message was sent. A message may be sent more than once, with the same ID.
 func (w *Webhook) Send(ctx context.Context, m notify.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, w.Timeout)
 	defer cancel()
@@ -91,7 +78,7 @@ func (w *Webhook) Send(ctx context.Context, m notify.Message) error {
 
 // A Retrier tries again, with growing waits.
 type Retrier struct {
-	Sender   Sender
+	Webhook  *Webhook // nil: a message is sent nowhere, and the log is what there is to see
 	Attempts int
 	Backoff  time.Duration // before the second attempt
 	Log      *slog.Logger
@@ -133,7 +120,7 @@ func (r *Retrier) Handle(ctx context.Context, m notify.Message) error {
 
 // attempt sends a message, unless ctx has ended.
 func (r *Retrier) attempt(ctx context.Context, m notify.Message) error {
-	if err := ctx.Err(); err != nil {
+	if err := ctx.Err(); err != nil || r.Webhook == nil {
 		return err
 	}
 	attempt, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -145,5 +132,5 @@ func (r *Retrier) attempt(ctx context.Context, m notify.Message) error {
 			cancel()
 		}
 	})()
-	return r.Sender.Send(attempt, m)
+	return r.Webhook.Send(attempt, m)
 }

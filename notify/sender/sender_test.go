@@ -60,7 +60,7 @@ var one = notify.Message{ID: "m-1", UserID: "alice", Text: "hello",
 func retrier(url, token string, skip bool) (*Retrier, *bytes.Buffer) {
 	log := new(bytes.Buffer)
 	return &Retrier{
-		Sender: NewWebhook(url, token, time.Second), Attempts: 5, Backoff: 20 * time.Millisecond, Skip: skip,
+		Webhook: NewWebhook(url, token, time.Second), Attempts: 5, Backoff: 20 * time.Millisecond, Skip: skip,
 		Log: slog.New(slog.NewTextHandler(log, nil)),
 	}, log
 }
@@ -207,7 +207,7 @@ func TestAnAttemptIsNotCutOff(t *testing.T) {
 	}))
 	defer server.Close()
 	r, log := retrier(server.URL, "", false)
-	r.Sender.(*Webhook).Timeout = 10 * time.Second
+	r.Webhook.Timeout = 10 * time.Second
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.Handle(ctx, one) }()

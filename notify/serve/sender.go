@@ -15,14 +15,14 @@ import (
 
 // Sender runs notify-sender until ctx ends.
 func Sender(ctx context.Context, conf *SenderSettings, log *slog.Logger, version string) error {
-	var to sender.Sender = sender.Console{}
+	var to *sender.Webhook
 	if conf.Webhook != "" {
 		to = sender.NewWebhook(conf.Webhook, conf.WebhookToken, conf.WebhookTimeout)
 	}
 	consumer, err := kafka.NewConsumer(kafka.ConsumerConfig{
 		Topic: conf.Topic,
 		Group: conf.Group, DeadLetter: conf.DeadLetter, Log: log,
-		Handler: &sender.Retrier{Sender: to, Attempts: conf.WebhookAttempts, Backoff: conf.WebhookBackoff, Log: log,
+		Handler: &sender.Retrier{Webhook: to, Attempts: conf.WebhookAttempts, Backoff: conf.WebhookBackoff, Log: log,
 			Skip: conf.DeadLetter != ""},
 	})
 	if err != nil {
