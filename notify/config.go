@@ -1,22 +1,12 @@
 package notify
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // A Config is what an administrator says about a user.
 type Config struct {
 	UserID    string
 	RateLimit int64 // messages per window; 0: none
 	Minutes   int64 // length of the window
-}
-
-// Saved is a Config as the store has it: its window has just begun.
-type Saved struct {
-	Config
-	Start   time.Time // by the clock of the store
-	Version int64
 }
 
 // Check returns a [*FieldError] for the first value that is out of bounds.

@@ -26,7 +26,7 @@ import (
 
 // A limiter decides about messages and delivers them: the database, or Redis in front of it.
 type limiter interface {
-	Configure(ctx context.Context, c notify.Config) (notify.Saved, error)
+	Configure(ctx context.Context, c notify.Config) (start time.Time, err error)
 	Send(ctx context.Context, m notify.Message) (notify.Accepted, error)
 }
 

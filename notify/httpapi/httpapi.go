@@ -23,7 +23,8 @@ import (
 
 // A Gateway is what the handlers need.
 type Gateway interface {
-	Configure(ctx context.Context, c notify.Config) (notify.Saved, error)
+	// Configure saves what an administrator says about a user, and returns when the user's new window begins.
+	Configure(ctx context.Context, c notify.Config) (start time.Time, err error)
 	// Send gives the message its ID and instant.
 	Send(ctx context.Context, user, text string) (notify.Accepted, error)
 }
@@ -32,7 +33,7 @@ type Gateway interface {
 type Config struct {
 	Gateway Gateway
 	Guard   *web.Guard                                 // in front of /api/config; nil: everybody may use it
-	Answer  func(o notify.Outcome, took time.Duration) // gets the outcome of every send; may be nil
+	Answer  func(o notify.Outcome, took time.Duration) // gets the outcome of every send
 	Log     *slog.Logger
 	Timeout time.Duration // of a request, the arrival of its body included
 	Most    int           // requests at the same time
@@ -51,9 +52,6 @@ const loggedPerSecond = 10
 
 // New returns the handler of /api/config, /api/send and /openapi.json.
 func New(c Config) http.Handler {
-	if c.Answer == nil {
-		c.Answer = func(notify.Outcome, time.Duration) {}
-	}
 	h := &handlers{Config: c, places: places{most: c.Most, users: map[string]int{}},
 		often: background.LogLimit{PerSecond: loggedPerSecond}}
 	mux := http.NewServeMux()
@@ -150,12 +148,12 @@ func (h *handlers) configure(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer h.places.giveBack(user)
-	saved, err := h.Gateway.Configure(r.Context(), c)
+	start, err := h.Gateway.Configure(r.Context(), c)
 	if err != nil {
 		return err
 	}
-	web.JSON(w, http.StatusOK, savedBody{UserID: saved.UserID, RateLimit: saved.RateLimit, TimeWindow: saved.Minutes,
-		LastRefreshTime: saved.Start.Format("2006-01-02T15:04:05.000000Z")})
+	web.JSON(w, http.StatusOK, savedBody{UserID: c.UserID, RateLimit: c.RateLimit, TimeWindow: c.Minutes,
+		LastRefreshTime: start.Format("2006-01-02T15:04:05.000000Z")})
 	return nil
 }
 

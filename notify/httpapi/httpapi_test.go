@@ -30,9 +30,9 @@ type scripted struct {
 	sent    [2]string
 }
 
-func (s *scripted) Configure(_ context.Context, c notify.Config) (notify.Saved, error) {
+func (s *scripted) Configure(_ context.Context, c notify.Config) (time.Time, error) {
 	s.config = c
-	return notify.Saved{Config: c, Start: time.UnixMicro(1_700_000_000_000_007).UTC(), Version: 1}, s.err
+	return time.UnixMicro(1_700_000_000_000_007).UTC(), s.err
 }
 
 func (s *scripted) Send(_ context.Context, user, text string) (notify.Accepted, error) {

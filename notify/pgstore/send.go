@@ -22,21 +22,18 @@ const (
 		// Not EXCLUDED's: these are as of now, when the row is locked.
 		" current_count = 0, reserved_count = 0, last_refresh_time = clock_timestamp(), " +
 		"row_version = nextval('rate_limit_store_version')" +
-		" RETURNING last_refresh_time, row_version"
+		" RETURNING last_refresh_time"
 )
 
 // Configure saves what an administrator says about a user. It begins a new window with
-// nothing counted.
-func (s *Store) Configure(ctx context.Context, c notify.Config) (notify.Saved, error) {
-	const op = "save a user"
+// nothing counted, and returns when that begins by the clock of the database.
+func (s *Store) Configure(ctx context.Context, c notify.Config) (start time.Time, err error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
-	var startUs, version int64
+	var startUs int64
 	q := sqldb.Query{Text: configText, Args: []any{c.UserID, c.RateLimit, c.Minutes}}
-	if _, err := s.db.Row(ctx, s.db.Write, op, q, s.db.Dialect.Into(&startUs), &version); err != nil {
-		return notify.Saved{}, unavailable(err)
-	}
-	return notify.Saved{Config: c, Start: time.UnixMicro(startUs).UTC(), Version: version}, nil
+	_, err = s.db.Row(ctx, s.db.Write, "save a user", q, s.db.Dialect.Into(&startUs))
+	return time.UnixMicro(startUs).UTC(), unavailable(err)
 }
 
 // A locked is a user's row under its lock, refreshed, and the transaction that holds it.

@@ -82,7 +82,7 @@ func (c *Cache) Send(ctx context.Context, m notify.Message) (notify.Accepted, er
 	switch {
 	case errors.As(err, &away):
 		c.down()
-		return c.fallback(ctx, m, away.err)
+		return c.fallback(ctx, m, away.error)
 	case err != nil:
 		return notify.Accepted{}, err
 	}
@@ -99,9 +99,7 @@ func (c *Cache) Send(ctx context.Context, m notify.Message) (notify.Accepted, er
 }
 
 // An awayError: Redis does not answer as it should.
-type awayError struct{ err error }
-
-func (e *awayError) Error() string { return e.err.Error() }
+type awayError struct{ error }
 
 // decide takes a unit from the user's hash, and sees to it that there is one.
 func (c *Cache) decide(ctx context.Context, user string) (taken, error) {
@@ -234,14 +232,13 @@ func (c *Cache) warn(path, user string, cause error) {
 
 // Configure saves what an administrator says about a user, and removes the user's hash. If
 // Redis does not answer the hash is removed later.
-func (c *Cache) Configure(ctx context.Context, config notify.Config) (notify.Saved, error) {
-	saved, err := c.store.Configure(ctx, config)
-	if err != nil {
-		return saved, err
+func (c *Cache) Configure(ctx context.Context, config notify.Config) (start time.Time, err error) {
+	if start, err = c.store.Configure(ctx, config); err != nil {
+		return start, err
 	}
 	if err := c.remove(context.WithoutCancel(ctx), config.UserID); err != nil {
 		c.warn("config", config.UserID, err)
 		c.pending.addRemoval(config.UserID)
 	}
-	return saved, nil
+	return start, nil
 }
