@@ -195,8 +195,7 @@ func classifyPostgres(err error) failure {
 var poolerRefusals = []string{"password authentication failed", "no such user", "no such database", "does not exist"}
 
 func refusedByPooler(e *pgconn.PgError) bool {
-	return e.Code == "08P01" && slices.ContainsFunc(poolerRefusals,
-		func(text string) bool { return strings.Contains(e.Message, text) })
+	return e.Code == "08P01" && mentions(e, poolerRefusals)
 }
 
 func classifySQLState(e *pgconn.PgError) failure {

@@ -127,8 +127,11 @@ func (c *postgresConnector) Driver() driver.Driver { return c.direct.Driver() }
 func (c *postgresConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if !c.behind.Load() {
 		conn, err := c.direct.Connect(ctx)
-		behind, err := behindPooler(ctx, conn, err)
-		if err != nil || !behind {
+		behind := refusesSettings(err)
+		if err == nil {
+			behind, err = behindPooler(ctx, conn)
+		}
+		if !behind {
 			return conn, err
 		}
 		if !c.behind.Swap(true) {
@@ -145,16 +148,13 @@ func (c *postgresConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, nil
 }
 
-// behindPooler reports whether a pooler has answered instead of the server: it refuses
-// settings of sessions, or gives connections a number that is not that of the
-// server's process. The connection is closed then, and after an error.
-func behindPooler(ctx context.Context, conn driver.Conn, err error) (bool, error) {
-	if err != nil {
-		return refusesSettings(err), unlessRefused(err)
-	}
+// behindPooler reports whether a pooler has answered instead of the server: it gives
+// connections a number that is not that of the server's process. The connection is closed
+// then, and after an error.
+func behindPooler(ctx context.Context, conn driver.Conn) (bool, error) {
 	var pid uint32
 	c := conn.(*stdlib.Conn).Conn()
-	err = c.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid)
+	err := c.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid)
 	if err == nil && pid == c.PgConn().PID() {
 		return false, nil
 	}
@@ -162,25 +162,16 @@ func behindPooler(ctx context.Context, conn driver.Conn, err error) (bool, error
 	return err == nil, err
 }
 
+// refusesSettings reports whether an error is a pooler's about settings of sessions.
 func refusesSettings(err error) bool {
 	var e *pgconn.PgError
-	if !errors.As(err, &e) || e.Code != "08P01" { // protocol violation
-		return false
-	}
-	for _, name := range append(slices.Collect(maps.Keys(postgresSession)), postgresIdle, "lock_timeout",
-		"synchronous_commit") {
-		if strings.Contains(e.Message, name) {
-			return true
-		}
-	}
-	return false
+	return errors.As(err, &e) && e.Code == "08P01" && // protocol violation
+		mentions(e, append(slices.Collect(maps.Keys(postgresSession)), postgresIdle, "lock_timeout", "synchronous_commit"))
 }
 
-func unlessRefused(err error) error {
-	if refusesSettings(err) {
-		return nil
-	}
-	return err
+// mentions reports whether the message of an error has one of the texts in it.
+func mentions(e *pgconn.PgError, texts []string) bool {
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(e.Message, text) })
 }
 
 // checkIsolation makes sure of the isolation that could not be set.
