@@ -163,22 +163,32 @@ func (c *mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
 }
 
 func (c *mysqlConnector) prepare(ctx context.Context, conn driver.Conn) error {
-	execer, executes := conn.(driver.ExecerContext)
-	queryer, queries := conn.(driver.QueryerContext)
-	if !executes || !queries {
-		return errors.New("the driver cannot run a statement")
-	}
-	for _, text := range []string{mysqlSession, c.idle} {
-		if _, err := execer.ExecContext(ctx, text, nil); err != nil {
+	returning := false
+	for _, text := range []string{mysqlSession, c.idle, "SELECT 1 FROM DUAL WHERE 0 /*M!100500 OR 1 */"} {
+		var err error
+		if returning, err = hasRow(ctx, conn, text); err != nil {
 			return err
 		}
 	}
-	rows, err := queryer.QueryContext(ctx, "SELECT 1 FROM DUAL WHERE 0 /*M!100500 OR 1 */", nil)
+	c.returning.Store(returning)
+	return nil
+}
+
+// hasRow runs a statement on a connection, and reports whether it returns a row.
+func hasRow(ctx context.Context, conn driver.Conn, text string) (bool, error) {
+	queryer, ok := conn.(driver.QueryerContext)
+	if !ok {
+		return false, errors.New("the driver cannot run a statement")
+	}
+	rows, err := queryer.QueryContext(ctx, text, nil)
 	if err != nil {
 		return err
 	}
-	c.returning.Store(rows.Next(make([]driver.Value, 1)) == nil)
-	return rows.Close()
+	err = rows.Next(make([]driver.Value, 1))
+	if errors.Is(err, io.EOF) {
+		return false, rows.Close()
+	}
+	return err == nil, errors.Join(err, rows.Close())
 }
 
 // unsent finds the driver's name for a connection that broke before anything was
@@ -380,16 +390,16 @@ func mysqlHosts(text string) (all []string, err error) {
 	return all, nil
 }
 
-// A mysqlHostsConnector connects to the first of several hosts that takes writes. Each of them has an equal
+// mysqlConnectors connect to the first of several hosts that takes writes. Each of them has an equal
 // part of the time: one that is silent leaves enough for those after it.
-type mysqlHostsConnector struct {
-	driver.Connector // of the first host
-	rest             []driver.Connector
-}
+type mysqlConnectors []driver.Connector
+
+// Driver implements driver.Connector.
+func (c mysqlConnectors) Driver() driver.Driver { return c[0].Driver() }
 
 // newMySQLHosts returns a connector that asks for no more than a connection if there is one host.
 func newMySQLHosts(config *mysql.Config, hosts []string) (driver.Connector, error) {
-	all := make([]driver.Connector, len(hosts))
+	all := make(mysqlConnectors, len(hosts))
 	for i, host := range hosts {
 		own := config.Clone()
 		own.Addr = host
@@ -401,20 +411,18 @@ func newMySQLHosts(config *mysql.Config, hosts []string) (driver.Connector, erro
 	if len(all) == 1 {
 		return all[0], nil
 	}
-	return &mysqlHostsConnector{all[0], all[1:]}, nil
+	return all, nil
 }
 
 // Connect implements driver.Connector.
-func (h *mysqlHostsConnector) Connect(ctx context.Context) (driver.Conn, error) {
+func (c mysqlConnectors) Connect(ctx context.Context) (driver.Conn, error) {
 	var failed []error
-	left := len(h.rest) + 1
-	for _, host := range append([]driver.Connector{h.Connector}, h.rest...) {
-		conn, err := connectInPart(ctx, host, left)
+	for i, host := range c {
+		conn, err := connectInPart(ctx, host, len(c)-i)
 		if err == nil {
 			return conn, nil
 		}
 		failed = append(failed, unsent(err))
-		left--
 	}
 	return nil, errors.Join(failed...)
 }
@@ -431,7 +439,11 @@ func connectInPart(ctx context.Context, host driver.Connector, part int) (driver
 	if err != nil {
 		return nil, err
 	}
-	if err := wantWritable(ctx, conn); err != nil {
+	writable, err := hasRow(ctx, conn, takesWrites)
+	if err == nil && !writable {
+		err = errReadOnly
+	}
+	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
@@ -447,20 +459,3 @@ const takesWrites = `SELECT 1 FROM DUAL WHERE @@GLOBAL.read_only IN ('0', 'OFF')
 	SELECT 1 FROM information_schema.GLOBAL_VARIABLES V, information_schema.GLOBAL_STATUS S
 	WHERE V.VARIABLE_NAME = 'WSREP_ON' AND V.VARIABLE_VALUE = 'ON'
 	AND S.VARIABLE_NAME = 'WSREP_READY' AND S.VARIABLE_VALUE = 'OFF') */`
-
-// wantWritable asks a server whether it takes writes.
-func wantWritable(ctx context.Context, conn driver.Conn) error {
-	queryer, ok := conn.(driver.QueryerContext)
-	if !ok {
-		return errors.New("the driver cannot run a statement")
-	}
-	rows, err := queryer.QueryContext(ctx, takesWrites, nil)
-	if err != nil {
-		return err
-	}
-	err = rows.Next(make([]driver.Value, 1))
-	if errors.Is(err, io.EOF) {
-		err = errReadOnly
-	}
-	return errors.Join(err, rows.Close())
-}
