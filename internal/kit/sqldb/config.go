@@ -82,14 +82,6 @@ func (c Config) Check() error {
 	return err
 }
 
-// checkPool says what is wrong with the bounds of the pool.
-func (c Config) checkPool() error {
-	if c.PoolMin < 0 || c.PoolMax < 0 || (c.PoolMax > 0 && c.PoolMin > c.PoolMax) {
-		return fmt.Errorf("database pool: want 0 <= min <= max, got min %d and max %d", c.PoolMin, c.PoolMax)
-	}
-	return nil
-}
-
 // parseURL reads a URL with a host. Its errors do not quote it: there may be a
 // password in it.
 func parseURL(address string) (*url.URL, error) {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // A Dialect is everything that differs between databases, as data and a few functions.
@@ -74,6 +76,25 @@ func Repeated(text string, n int) string {
 	return strings.TrimSuffix(strings.Repeat(text+", ", n), ", ")
 }
 
+// micros makes Dialect.Micros of a function of what the driver gives for an instant.
+func micros[T any](of func(T) (us int64, err error)) func(src any) (us int64, err error) {
+	return func(src any) (int64, error) {
+		given, ok := src.(T)
+		if !ok {
+			return 0, fmt.Errorf("an instant is %T instead of %T", src, given)
+		}
+		return of(given)
+	}
+}
+
+// textLayout is that of instants which are bound and read as text in UTC.
+const textLayout = "2006-01-02 15:04:05.000000"
+
+func textMicros(text string) (us int64, err error) {
+	t, err := time.Parse(textLayout, text)
+	return t.UnixMicro(), err
+}
+
 // plain is Dialect.Bound and Selected where instants cross as they are.
 func plain(text string) string { return text }
 
@@ -83,15 +104,13 @@ type migrations struct {
 	// begin waits until nobody else migrates, and returns where to run statements.
 	// finish ends that; with nil it keeps what was done.
 	begin func(ctx context.Context, db *sql.DB) (s Session, finish func(error) error, err error)
-	// values are what ${NAME} in files stands for.
-	values func(ctx context.Context, s Session) (map[string]string, error)
-	// printed are values for printing without a database, for one of the schemes; nil
-	// if there are none.
-	printed func(scheme string) map[string]string
+	// values are what ${NAME} in files stands for; nil if there is none. of is what the query version
+	// returns, or a scheme, for printing without a database.
+	values  func(of string) map[string]string
+	version string // () → the version of the server
 	// Printed, every statement ends with printEnd; printHead comes first and printTail
-	// last.
-	printHead, printEnd string
-	printTail           func(Schema) string
+	// last, and then printPackage for each package of the schema.
+	printHead, printEnd, printTail, printPackage string
 
 	hasFlyway     string // () → a row if the current schema has the table flyway_schema_history
 	flywayApplied string // () → a row if flyway_schema_history has version 1 as applied; run only if that table exists
@@ -119,8 +138,6 @@ func finishTx(tx *sql.Tx) func(error) error {
 		return tx.Commit()
 	}
 }
-
-func tail(text string) func(Schema) string { return func(Schema) string { return text } }
 
 // instant reads an instant.
 type instant struct {

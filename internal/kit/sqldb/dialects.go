@@ -36,8 +36,8 @@ func Schemes() []string {
 
 // parse checks a Config without connecting. Errors name the field, and hold no password.
 func parse(c Config) (*Dialect, *source, error) {
-	if err := c.checkPool(); err != nil {
-		return nil, nil, err
+	if c.PoolMin < 0 || c.PoolMax < 0 || (c.PoolMax > 0 && c.PoolMin > c.PoolMax) {
+		return nil, nil, fmt.Errorf("database pool: want 0 <= min <= max, got min %d and max %d", c.PoolMin, c.PoolMax)
 	}
 	address := strings.TrimPrefix(c.URL, "jdbc:")
 	scheme, _, found := strings.Cut(address, ":")

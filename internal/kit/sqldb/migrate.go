@@ -198,9 +198,11 @@ func (m *migration) run(ctx context.Context, s Session) (applied []string, err e
 	}
 	values := map[string]string{}
 	if m.values != nil {
-		if values, err = m.values(ctx, s); err != nil {
+		var version string
+		if err := s.QueryRowContext(ctx, m.version).Scan(&version); err != nil {
 			return nil, err
 		}
+		values = m.values(version)
 	}
 	adopted, err := m.byFlyway(ctx, s)
 	if err != nil {
@@ -329,8 +331,8 @@ func (schema Schema) Print(scheme string) (string, error) {
 	}
 	m := &d.migrations
 	var values map[string]string
-	if m.printed != nil {
-		values = m.printed(scheme)
+	if m.values != nil {
+		values = m.values(scheme)
 	}
 	var b strings.Builder
 	b.WriteString(m.printHead)
@@ -343,7 +345,10 @@ func (schema Schema) Print(scheme string) (string, error) {
 			b.WriteString(text + m.printEnd + "\n")
 		}
 	}
-	b.WriteString(m.printTail(schema))
+	b.WriteString(m.printTail)
+	for _, name := range schema.Packages {
+		b.WriteString(strings.ReplaceAll(m.printPackage, "${PACKAGE}", name))
+	}
 	return b.String(), nil
 }
 

@@ -24,8 +24,8 @@ var MySQL = &Dialect{
 	Name:       "mysql",
 	Now:        "UTC_TIMESTAMP(6)", // a session's time zone may have hours that come twice
 	Clock:      "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
-	Instant:    func(us int64) any { return time.UnixMicro(us).UTC().Format(mysqlTime) },
-	Micros:     mysqlMicros,
+	Instant:    func(us int64) any { return time.UnixMicro(us).UTC().Format(textLayout) },
+	Micros:     micros(func(text []byte) (int64, error) { return textMicros(string(text)) }),
 	Bound:      func(place string) string { return "CAST(" + place + " AS DATETIME(6))" },
 	Selected:   plain,
 	schemes:    []string{"mysql", "mariadb"},
@@ -34,10 +34,6 @@ var MySQL = &Dialect{
 	classify:   classifyMySQL,
 	migrations: mysqlMigrations(),
 }
-
-// mysqlTime is how instants are bound and read: as UTC text, which no session's
-// time zone touches.
-const mysqlTime = "2006-01-02 15:04:05.000000"
 
 // mysqlSession makes a session what the statements expect, whatever the server's
 // settings. The names are those that MySQL and MariaDB share.
@@ -182,7 +178,7 @@ func hasRow(ctx context.Context, conn driver.Conn, text string) (bool, error) {
 	}
 	rows, err := queryer.QueryContext(ctx, text, nil)
 	if err != nil {
-		return err
+		return false, err
 	}
 	err = rows.Next(make([]driver.Value, 1))
 	if errors.Is(err, io.EOF) {
@@ -198,15 +194,6 @@ func unsent(err error) error {
 		return driver.ErrBadConn
 	}
 	return err
-}
-
-func mysqlMicros(src any) (int64, error) {
-	text, ok := src.([]byte)
-	if !ok {
-		return 0, fmt.Errorf("an instant is %T instead of a text", src)
-	}
-	t, err := time.ParseInLocation(mysqlTime, string(text), time.UTC)
-	return t.UnixMicro(), err
 }
 
 // mysqlBatch implements Dialect.batch.
@@ -246,14 +233,12 @@ const (
 
 func mysqlMigrations() migrations {
 	return migrations{
-		begin:  beginMySQL,
-		values: mysqlValues,
-		printed: func(scheme string) map[string]string {
-			return mysqlCollation(scheme == "mariadb")
-		},
+		begin:     beginMySQL,
+		values:    mysqlValues,
+		version:   "SELECT VERSION()",
 		printHead: "DELIMITER //\nSET time_zone = '+00:00'//\nDO GET_LOCK(" + mysqlLock + ", " + mysqlWait + ")//\n",
 		printEnd:  "//",
-		printTail: tail("DO RELEASE_LOCK(" + mysqlLock + ")//\nDELIMITER ;\n"),
+		printTail: "DO RELEASE_LOCK(" + mysqlLock + ")//\nDELIMITER ;\n",
 
 		hasFlyway: "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = " +
 			"'flyway_schema_history'",
@@ -305,18 +290,9 @@ func ignoreDone(err error) error {
 	return err
 }
 
-// mysqlValues asks the server which of the two it is.
-func mysqlValues(ctx context.Context, s Session) (map[string]string, error) {
-	var version string
-	if err := s.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
-		return nil, err
-	}
-	return mysqlCollation(strings.Contains(version, "MariaDB")), nil
-}
-
-// mysqlCollation is the collation of ids, which compares bytes and does not pad.
-func mysqlCollation(mariaDB bool) map[string]string {
-	if mariaDB {
+// mysqlValues has the collation of ids, which compares bytes and does not pad.
+func mysqlValues(of string) map[string]string {
+	if strings.Contains(strings.ToLower(of), "mariadb") {
 		return map[string]string{"COLLATION": "utf8mb4_nopad_bin"}
 	}
 	return map[string]string{"COLLATION": "utf8mb4_0900_bin"}

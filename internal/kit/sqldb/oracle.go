@@ -23,7 +23,7 @@ var Oracle = &Dialect{
 	Name:       "oracle",
 	Now:        oracleNow,
 	Instant:    func(us int64) any { return oracleText(us) },
-	Micros:     oracleMicros,
+	Micros:     micros(textMicros),
 	Bound:      func(place string) string { return "TO_TIMESTAMP(" + place + ", " + oracleFormat + ")" },
 	Selected:   func(column string) string { return "TO_CHAR(" + column + ", " + oracleFormat + ")" },
 	number:     ":",
@@ -129,13 +129,10 @@ func (c oracleConnection) Close() error {
 // oracleNow is the present.
 const oracleNow = "SYS_EXTRACT_UTC(SYSTIMESTAMP)"
 
-// oracleLayout is oracleFormat as Go writes it.
-const (
-	oracleFormat = "'YYYY-MM-DD HH24:MI:SS.FF6'"
-	oracleLayout = "2006-01-02 15:04:05.000000"
-)
+// oracleFormat is textLayout as Oracle writes it.
+const oracleFormat = "'YYYY-MM-DD HH24:MI:SS.FF6'"
 
-// The earliest and the latest instant that oracleLayout can write.
+// The earliest and the latest instant that textLayout can write.
 var (
 	oracleFirstUs = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 	oracleLastUs  = time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC).UnixMicro()
@@ -145,53 +142,31 @@ var (
 // which compares with all others in the same way.
 func oracleText(us int64) string {
 	us = min(max(us, oracleFirstUs), oracleLastUs)
-	return time.UnixMicro(us).UTC().Format(oracleLayout)
-}
-
-// oracleMicros reads what TO_CHAR wrote.
-func oracleMicros(src any) (int64, error) {
-	text, ok := src.(string)
-	if !ok {
-		return 0, fmt.Errorf("a time of type %T: want text", src)
-	}
-	t, err := time.Parse(oracleLayout, text)
-	if err != nil {
-		return 0, err
-	}
-	return t.UnixMicro(), nil
+	return time.UnixMicro(us).UTC().Format(textLayout)
 }
 
 // oracleDuplicate is ORA-00001: unique constraint violated.
 const oracleDuplicate = 1
 
-// oracleFailures are the codes ORA-xxxxx that trying again may help with. All
+// oracleFailure knows the codes ORA-xxxxx that trying again may help with. All
 // others are Failed.
-func oracleFailures() map[int]failure {
-	known := map[int]failure{}
-	for kind, codes := range map[Kind][]int{
-		Passing: {
-			60, 8177, // deadlock, cannot serialize
-			28, 1012, 1013, 3113, 3114, 3135, 25408, // the connection is lost
-			4061, 4065, 4068, 6508, // the package was compiled meanwhile
-		},
-		Held: {54, 30006}, // a lock was not to be had
-		Unavailable: {
-			12170, 12514, 12528, 12537, 12541, 12543, 12545, 12547, // no listener, no service
-			18, 20, 2391, 12516, 12519, 12520, // no session to spare
-		},
-	} {
-		for _, code := range codes {
-			known[code] = failure{kind: kind}
-		}
+func oracleFailure(code int) failure {
+	switch code {
+	case 60, 8177, // deadlock, cannot serialize
+		28, 1012, 1013, 3113, 3114, 3135, 25408, // the connection is lost
+		4061, 4065, 4068, 6508: // the package was compiled meanwhile
+		return failure{kind: Passing}
+	case 54, 30006: // a lock was not to be had
+		return failure{kind: Held}
+	case 12170, 12514, 12528, 12537, 12541, 12543, 12545, 12547, // no listener, no service
+		18, 20, 2391, 12516, 12519, 12520: // no session to spare
+		return failure{kind: Unavailable}
+	case 1033, 1034, 1089, 1090, 16000: // starting, stopping, or a standby now: so are the other connections
+		return failure{kind: Unavailable, stale: true}
+	case 904, 942: // unknown column, table
+		return failure{schema: true}
 	}
-	for _, code := range []int{904, 942} { // unknown column, table
-		known[code] = failure{schema: true}
-	}
-	// Starting, stopping, or a standby now: so are the other connections.
-	for _, code := range []int{1033, 1034, 1089, 1090, 16000} {
-		known[code] = failure{kind: Unavailable, stale: true}
-	}
-	return known
+	return failure{}
 }
 
 var (
@@ -223,7 +198,7 @@ func oracleClassify(err error) failure {
 	if code == oracleDuplicate {
 		return oracleDuplicateOf(err.Error())
 	}
-	f := oracleFailures()[code]
+	f := oracleFailure(code)
 	// A block that fails is undone, unless the session has ended or the call was broken off.
 	f.undone = f.kind != Unavailable && !slices.Contains(oracleMidway, code)
 	return f
@@ -255,7 +230,7 @@ func oracleClientFailure(text string) failure {
 	case "1080":
 		for _, reason := range oracleServer.FindAllStringSubmatch(text, -1) {
 			code, _ := strconv.Atoi(reason[1])
-			if f := oracleFailures()[code]; f.kind == Unavailable {
+			if f := oracleFailure(code); f.kind == Unavailable {
 				return f
 			}
 		}
@@ -271,7 +246,9 @@ func oracleMigrations() migrations {
 		// SQL*Plus would ask for values of & and stop statements at empty lines.
 		printHead: "SET DEFINE OFF\nSET SQLBLANKLINES ON\nWHENEVER SQLERROR EXIT FAILURE ROLLBACK\n\n",
 		printEnd:  "\n/\n",
-		printTail: oracleTail,
+		printTail: "COMMIT\n/\n",
+		// SQL*Plus shows what does not compile.
+		printPackage: "SHOW ERRORS PACKAGE BODY ${PACKAGE}\n",
 		hasFlyway: "SELECT 1 FROM ALL_TABLES WHERE OWNER = SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')" +
 			" AND TABLE_NAME = 'flyway_schema_history'",
 		flywayApplied: `SELECT 1 FROM "flyway_schema_history" WHERE "version" = '1' AND "success" = 1`,
@@ -336,15 +313,6 @@ func oraclePresent(text string, err error) bool {
 		return strings.HasPrefix(uncommented(text), "CREATE ")
 	}
 	return slices.Contains([]int{1430, 2260, 2261, 1408, 2441, 2443}, code)
-}
-
-// oracleTail has SQL*Plus show what does not compile.
-func oracleTail(schema Schema) string {
-	text := "COMMIT\n/\n"
-	for _, name := range schema.Packages {
-		text += "SHOW ERRORS PACKAGE BODY " + name + "\n"
-	}
-	return text
 }
 
 // oracleErrors lists what does not compile: CREATE succeeds all the same.

@@ -65,7 +65,7 @@ func TestOracleInstants(t *testing.T) {
 		}
 	}
 	for _, text := range []any{"2025-06-01", "2025-06-01 12:00", []byte("2025-06-01 12:00:00.000000"), nil, int64(3), ""} {
-		if us, err := oracleMicros(text); err == nil {
+		if us, err := Oracle.Micros(text); err == nil {
 			t.Errorf("%v was read as %d", text, us)
 		}
 	}

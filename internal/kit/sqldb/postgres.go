@@ -22,7 +22,7 @@ var Postgres = &Dialect{
 	Name:       "postgres",
 	Now:        "clock_timestamp()",
 	Instant:    func(us int64) any { return time.UnixMicro(us).UTC() },
-	Micros:     postgresMicros,
+	Micros:     micros(func(t time.Time) (int64, error) { return t.UnixMicro(), nil }),
 	Bound:      func(place string) string { return place + "::timestamptz" },
 	Selected:   plain,
 	Clock:      "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
@@ -109,14 +109,6 @@ func postgresHosts(config *pgconn.Config) (all []string) {
 	return slices.Compact(all)
 }
 
-func postgresMicros(src any) (int64, error) {
-	t, ok := src.(time.Time)
-	if !ok {
-		return 0, fmt.Errorf("an instant is %T instead of a time", src)
-	}
-	return t.UnixMicro(), nil
-}
-
 // postgresBatch implements Dialect.batch.
 func postgresBatch(ctx context.Context, conn *sql.Conn, queries []Query) (answered bool, err error) {
 	var b pgx.Batch
@@ -163,7 +155,7 @@ func postgresMigrations() migrations {
 		},
 		printHead: "BEGIN;\nSELECT pg_advisory_xact_lock(" + postgresLock + ");\n",
 		printEnd:  ";",
-		printTail: tail("COMMIT;\n"),
+		printTail: "COMMIT;\n",
 
 		hasFlyway:     "SELECT 1 WHERE to_regclass('flyway_schema_history') IS NOT NULL",
 		flywayApplied: "SELECT 1 FROM flyway_schema_history WHERE version = '1' AND success",

@@ -24,7 +24,7 @@ var SQLite = &Dialect{
 	Now:        sqliteNow,
 	Clock:      sqliteNow,
 	Instant:    func(us int64) any { return us },
-	Micros:     sqliteMicros,
+	Micros:     micros(func(us int64) (int64, error) { return us, nil }),
 	Bound:      plain,
 	Selected:   plain,
 	schemes:    []string{"sqlite"},
@@ -163,14 +163,6 @@ func openSQLite(db *DB, dsn string, c Config) error {
 	return nil
 }
 
-func sqliteMicros(src any) (int64, error) {
-	us, ok := src.(int64)
-	if !ok {
-		return 0, fmt.Errorf("an instant is %T instead of an integer", src)
-	}
-	return us, nil
-}
-
 func sqliteMigrations() migrations {
 	return migrations{
 		begin: func(ctx context.Context, db *sql.DB) (Session, func(error) error, error) {
@@ -182,7 +174,7 @@ func sqliteMigrations() migrations {
 		},
 		printHead: "BEGIN IMMEDIATE;\n",
 		printEnd:  ";",
-		printTail: tail("COMMIT;\n"),
+		printTail: "COMMIT;\n",
 
 		hasFlyway:     "SELECT 1 FROM sqlite_master WHERE type = 'table' AND lower(name) = 'flyway_schema_history'",
 		flywayApplied: "SELECT 1 FROM flyway_schema_history WHERE version = '1' AND success = 1",
