@@ -74,13 +74,10 @@ func dialectOf(rawURL string) *dialect {
 // columns are those that put and add write.
 const columns = "K, STATE, AT_US, N, M, ENDS_US"
 
-// listed are the arguments of statements that have a placeholder for each key.
-func listed(keys [][]byte) []any {
-	args := make([]any, len(keys))
-	for i, k := range keys {
-		args[i] = k
-	}
-	return args
+// among is a statement about the rows of keys, with a placeholder for each.
+func among(text string, keys [][]byte) sqldb.Query {
+	places, args := sqldb.Listed(keys)
+	return sqldb.Query{Text: text + " WHERE K IN (" + places + ")", Args: args}
 }
 
 // values are those of rows for INSERT … VALUES with a placeholder for each column.
@@ -116,11 +113,12 @@ func (d *dialect) texts() *dialect {
 
 // listing are there and expired in a dialect without arrays.
 func (d *dialect) listing() {
-	in := func(keys [][]byte) string {
-		return "SELECT K FROM HEADGATE_STATE WHERE K IN (" + sqldb.Repeated("?", len(keys)) + ")"
+	d.there = func(keys [][]byte) sqldb.Query {
+		q := among("SELECT K FROM HEADGATE_STATE", keys)
+		return d.Query(q.Text, q.Args...)
 	}
-	d.there = func(keys [][]byte) sqldb.Query { return d.Query(in(keys), listed(keys)...) }
 	d.expired = func(keys [][]byte, before int64) sqldb.Query {
-		return d.Query(in(keys)+" AND ENDS_US < ? FOR UPDATE SKIP LOCKED", append(listed(keys), before)...)
+		q := among("SELECT K FROM HEADGATE_STATE", keys)
+		return d.Query(q.Text+" AND ENDS_US < ? FOR UPDATE SKIP LOCKED", append(q.Args, before)...)
 	}
 }

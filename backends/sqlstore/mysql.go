@@ -40,11 +40,11 @@ func mysql() *dialect {
 func mysqlLock(keys [][]byte, returning bool) []sqldb.Query {
 	claim := sqldb.Query{Text: "INSERT INTO HEADGATE_STATE (" + columns + ") VALUES " +
 		sqldb.Repeated("(?,'',0,0,0,0)", len(keys)) +
-		" ON DUPLICATE KEY UPDATE N = N", Args: listed(keys)}
+		" ON DUPLICATE KEY UPDATE N = N"}
+	_, claim.Args = sqldb.Listed(keys)
 	if returning {
 		claim.Text += " RETURNING K, STATE"
 		return []sqldb.Query{claim}
 	}
-	return []sqldb.Query{claim, {
-		Text: "SELECT K, STATE FROM HEADGATE_STATE WHERE K IN (" + sqldb.Repeated("?", len(keys)) + ")", Args: listed(keys)}}
+	return []sqldb.Query{claim, among("SELECT K, STATE FROM HEADGATE_STATE", keys)}
 }

@@ -11,8 +11,7 @@ func sqlite() *dialect {
 	d := &dialect{
 		Dialect: sqldb.SQLite, maxLeases: 512, relaxes: true,
 		lock: func(keys [][]byte, _ bool) []sqldb.Query {
-			return []sqldb.Query{{Args: listed(keys),
-				Text: "SELECT K, STATE FROM HEADGATE_STATE WHERE K IN (" + sqldb.Repeated("?", len(keys)) + ")"}}
+			return []sqldb.Query{among("SELECT K, STATE FROM HEADGATE_STATE", keys)}
 		},
 		put: func(rows []row) sqldb.Query {
 			return sqldb.Query{Text: "INSERT INTO HEADGATE_STATE (" + columns + ") VALUES " +
@@ -22,13 +21,12 @@ func sqlite() *dialect {
 				Args: values(rows)}
 		},
 		drop: func(keys [][]byte) []sqldb.Query {
-			these := " WHERE K IN (" + sqldb.Repeated("?", len(keys)) + ")"
-			return []sqldb.Query{{Text: "DELETE FROM HEADGATE_STATE" + these, Args: listed(keys)},
-				{Text: "DELETE FROM HEADGATE_LOG" + these, Args: listed(keys)}}
+			return []sqldb.Query{among("DELETE FROM HEADGATE_STATE", keys), among("DELETE FROM HEADGATE_LOG", keys)}
 		},
 		expired: func(keys [][]byte, before int64) sqldb.Query {
-			return sqldb.Query{Text: fmt.Sprintf("SELECT K FROM HEADGATE_STATE WHERE K IN (%s) AND ENDS_US < %d",
-				sqldb.Repeated("?", len(keys)), before), Args: listed(keys)}
+			q := among("SELECT K FROM HEADGATE_STATE", keys)
+			q.Text += fmt.Sprintf(" AND ENDS_US < %d", before)
+			return q
 		},
 	}
 	d.markedParts()

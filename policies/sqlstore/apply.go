@@ -177,11 +177,8 @@ func (e *edition) drop(ctx context.Context, table string, keys []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	args := make([]any, len(keys))
-	for i, k := range keys {
-		args[i] = k
-	}
-	return e.change(ctx, "DELETE FROM "+table+" WHERE POLICY_KEY IN ("+sqldb.Repeated("?", len(keys))+")", args...)
+	places, args := sqldb.Listed(keys)
+	return e.change(ctx, "DELETE FROM "+table+" WHERE POLICY_KEY IN ("+places+")", args...)
 }
 
 // number fills in the IDs of policies that were added.

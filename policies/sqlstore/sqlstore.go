@@ -257,12 +257,8 @@ func (s *Store) List(ctx context.Context, after, prefix string, n int) (all []ta
 // byKey reads the policies of keys, which are few.
 func (s *Store) byKey(ctx context.Context, on sqldb.Session, keys []string) (map[string]*table.Policy, error) {
 	found := make(map[string]*table.Policy, len(keys))
-	args := make([]any, len(keys))
-	for i, k := range keys {
-		args[i] = k
-	}
-	q := s.db.Dialect.Query("SELECT "+s.columns()+" FROM HEADGATE_POLICY WHERE POLICY_KEY IN ("+
-		sqldb.Repeated("?", len(keys))+")", args...)
+	places, args := sqldb.Listed(keys)
+	q := s.db.Dialect.Query("SELECT "+s.columns()+" FROM HEADGATE_POLICY WHERE POLICY_KEY IN ("+places+")", args...)
 	err := s.db.Rows(ctx, on, readOp, q, func(rows *sql.Rows) error {
 		p, err := policy(rows)
 		found[p.Key] = &p

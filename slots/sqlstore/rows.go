@@ -18,12 +18,8 @@ func findIn(d *sqldb.Dialect) func(ids []string) query {
 	columns := wordPattern.ReplaceAllStringFunc(slotResults,
 		func(mark string) string { return d.Selected(mark[1 : len(mark)-1]) })
 	return func(ids []string) query {
-		args := make([]any, len(ids))
-		for i, id := range ids {
-			args[i] = id
-		}
-		q := d.Query("SELECT "+columns+" FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID IN ("+
-			sqldb.Repeated("?", len(ids))+")", args...)
+		places, args := sqldb.Listed(ids)
+		q := d.Query("SELECT "+columns+" FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID IN ("+places+")", args...)
 		q.Kept = len(ids) <= keptRows
 		return q
 	}

@@ -76,6 +76,15 @@ func Repeated(text string, n int) string {
 	return strings.TrimSuffix(strings.Repeat(text+", ", n), ", ")
 }
 
+// Listed is a placeholder for each of a list, with commas between, and what they stand for.
+func Listed[T any](list []T) (places string, args []any) {
+	args = make([]any, len(list))
+	for i, one := range list {
+		args[i] = one
+	}
+	return Repeated("?", len(list)), args
+}
+
 // micros makes Dialect.Micros of a function of what the driver gives for an instant.
 func micros[T any](of func(T) (us int64, err error)) func(src any) (us int64, err error) {
 	return func(src any) (int64, error) {
