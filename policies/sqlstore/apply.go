@@ -22,42 +22,37 @@ type edition struct {
 	state table.State // with the new generation
 	by    string
 	done  []table.Outcome
-	past  past
+	// The least and the largest CHANGE_ID of the history, once they are read. Nobody else writes it: the row of the
+	// state is locked.
+	known       bool
+	first, last int64
 }
 
 // Apply implements [table.Store].
 func (s *Store) Apply(ctx context.Context, edits []table.Edit, by string, us int64,
 	dryRun bool) ([]table.Outcome, error) {
-	if dryRun {
-		e := &edition{s: s, tx: s.db.Read, by: by}
-		var err error
-		if e.state, err = s.state(ctx, e.tx, ""); err != nil {
-			return nil, failed(err)
-		}
-		e.state.Generation++
-		if err = e.all(ctx, edits, false); err != nil {
-			return nil, failed(err)
-		}
-		return e.done, nil
-	}
-	var done []table.Outcome
-	err := s.transact(ctx, func(tx *sql.Tx) error {
-		e := &edition{s: s, tx: tx, by: by, past: past{s: s, tx: tx}}
-		var err error
-		if e.state, err = s.state(ctx, tx, s.d.lock); err != nil {
+	var e *edition
+	do := func(tx sqldb.Session, lock string) (err error) {
+		e = &edition{s: s, tx: tx, by: by}
+		if e.state, err = s.state(ctx, tx, lock); err != nil {
 			return err
 		}
 		e.state.Generation++
-		if err = e.all(ctx, edits, true); err == nil {
-			err = e.finish(ctx, us)
+		if err = e.all(ctx, edits, !dryRun); err != nil || dryRun {
+			return err
 		}
-		done = e.done
-		return err
-	})
+		return e.finish(ctx, us)
+	}
+	var err error
+	if dryRun {
+		err = do(s.db.Read, "")
+	} else {
+		err = s.transact(ctx, func(tx *sql.Tx) error { return do(tx, s.d.lock) })
+	}
 	if err != nil {
 		return nil, failed(err)
 	}
-	return done, nil
+	return e.done, nil
 }
 
 // all plans the edits, and with write does them.
@@ -116,7 +111,7 @@ func (e *edition) some(ctx context.Context, edits []table.Edit, write bool) erro
 	if err := e.number(ctx, e.done[first:], added); err != nil {
 		return err
 	}
-	return e.past.record(ctx, &e.state, e.by, keys, e.done[first:])
+	return e.record(ctx, keys, e.done[first:])
 }
 
 // plan says what an edit makes of a policy.

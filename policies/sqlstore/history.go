@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,25 +14,14 @@ import (
 	"github.com/headgate-rls/headgate/policies/table"
 )
 
-// A past writes the history in one transaction, which has locked the row of the state: nobody else
-// writes it.
-type past struct {
-	s  *Store
-	tx sqldb.Session
-	// The least and the largest CHANGE_ID, once they are read.
-	known       bool
-	first, last int64
-}
-
 // changeColumns are those of the history. A revision that there was not is NULL.
 var changeColumns = []string{"CHANGE_ID", "GENERATION", "POLICY_KEY", "CHANGED_BY", "CHANGED_US",
 	"BEFORE_TYPE", "BEFORE_CAPACITY", "BEFORE_REFILL_RATE", "BEFORE_WINDOW_SECONDS", "BEFORE_VERSION",
 	"AFTER_TYPE", "AFTER_CAPACITY", "AFTER_REFILL_RATE", "AFTER_WINDOW_SECONDS", "AFTER_VERSION"}
 
-// record writes what has become of keys, in the name of by, and removes what there is no room for.
-func (p *past) record(ctx context.Context, st *table.State, by string, keys []string,
-	done []table.Outcome) error {
-	var changed []any
+// record writes into the history what has become of keys, and removes what there is no room for.
+func (e *edition) record(ctx context.Context, keys []string, done []table.Outcome) error {
+	var changed []string
 	for i := range done {
 		if done[i].Changed() {
 			changed = append(changed, keys[i])
@@ -42,25 +30,24 @@ func (p *past) record(ctx context.Context, st *table.State, by string, keys []st
 	if len(changed) == 0 {
 		return nil
 	}
-	if err := p.read(ctx); err != nil {
+	if err := e.readEnds(ctx); err != nil {
 		return err
 	}
-	if err := p.forgetOfKeys(ctx, changed); err != nil {
+	if err := e.forgetOfKeys(ctx, changed); err != nil {
 		return err
 	}
 	args := make([]any, 0, len(changed)*len(changeColumns))
 	for i := range done {
 		if o := &done[i]; o.Changed() {
-			p.last++
-			args = append(args, p.last, st.Generation, keys[i], by, st.Now)
+			e.last++
+			args = append(args, e.last, e.state.Generation, keys[i], e.by, e.state.Now)
 			args = append(append(args, revision(o.Before)...), revision(o.After)...)
 		}
 	}
-	if err := p.s.change(ctx, p.tx, p.s.d.put("HEADGATE_POLICY_CHANGE", changeColumns, len(changed)),
-		args...); err != nil {
+	if err := e.change(ctx, e.s.d.put("HEADGATE_POLICY_CHANGE", changeColumns, len(changed)), args...); err != nil {
 		return err
 	}
-	return p.forget(ctx, len(changed))
+	return e.forget(ctx, len(changed))
 }
 
 // revision are the values of a policy in the history.
@@ -71,48 +58,47 @@ func revision(p *table.Policy) []any {
 	return []any{policies.TypeOf(p.Algorithm), p.Capacity, p.Refill.String(), p.Window.String(), p.Version}
 }
 
-// read reads where the history begins and ends.
-func (p *past) read(ctx context.Context) error {
-	if p.known {
+// readEnds reads where the history begins and ends.
+func (e *edition) readEnds(ctx context.Context) error {
+	if e.known {
 		return nil
 	}
 	var first, last sql.NullInt64
-	q := p.s.db.Dialect.Query("SELECT (SELECT MIN(CHANGE_ID) FROM HEADGATE_POLICY_CHANGE), (SELECT MAX(CHANGE_ID) FROM " +
+	q := e.s.db.Dialect.Query("SELECT (SELECT MIN(CHANGE_ID) FROM HEADGATE_POLICY_CHANGE), (SELECT MAX(CHANGE_ID) FROM " +
 		"HEADGATE_POLICY_CHANGE)" +
 		" FROM HEADGATE_POLICY_STATE WHERE ID = 1")
-	_, err := p.s.db.Row(ctx, p.tx, changeOp, q, &first, &last)
-	p.known, p.first, p.last = true, cmp.Or(first.Int64, 1), last.Int64
+	_, err := e.s.db.Row(ctx, e.tx, changeOp, q, &first, &last)
+	e.known, e.first, e.last = true, cmp.Or(first.Int64, 1), last.Int64
 	return err
 }
 
 // forgetOfKeys removes the oldest change of each key that has as many as it may have, as one more comes.
-func (p *past) forgetOfKeys(ctx context.Context, keys []any) error {
-	q := p.s.db.Dialect.Query("SELECT MIN(CHANGE_ID) FROM HEADGATE_POLICY_CHANGE WHERE POLICY_KEY IN ("+
-		sqldb.Repeated("?", len(keys))+") GROUP BY POLICY_KEY HAVING COUNT(*) >= ?",
-		append(slices.Clip(keys), p.s.keep.ofKey)...)
-	oldest, err := sqldb.All(ctx, p.s.db, p.tx, changeOp, q, func(rows *sql.Rows) (any, error) {
-		var id int64
-		err := rows.Scan(&id)
+func (e *edition) forgetOfKeys(ctx context.Context, keys []string) error {
+	places, args := sqldb.Listed(keys)
+	q := e.s.db.Dialect.Query("SELECT MIN(CHANGE_ID) FROM HEADGATE_POLICY_CHANGE WHERE POLICY_KEY IN ("+places+
+		") GROUP BY POLICY_KEY HAVING COUNT(*) >= ?", append(args, e.s.keep.ofKey)...)
+	oldest, err := sqldb.All(ctx, e.s.db, e.tx, changeOp, q, func(rows *sql.Rows) (id int64, err error) {
+		err = rows.Scan(&id)
 		return id, err
 	})
 	if err != nil || len(oldest) == 0 {
 		return err
 	}
-	return p.s.change(ctx, p.tx, "DELETE FROM HEADGATE_POLICY_CHANGE WHERE CHANGE_ID IN ("+
-		sqldb.Repeated("?", len(oldest))+")", oldest...)
+	places, args = sqldb.Listed(oldest)
+	return e.change(ctx, "DELETE FROM HEADGATE_POLICY_CHANGE WHERE CHANGE_ID IN ("+places+")", args...)
 }
 
 // forget removes the oldest changes, after some were added, if there are more than there may be.
-func (p *past) forget(ctx context.Context, added int) error {
+func (e *edition) forget(ctx context.Context, added int) error {
 	// Twice as many as were added, so that a history that is too long gets shorter by steps. A step
 	// begins where the one before ended: a database would walk over the rows that this transaction
 	// has deleted before.
-	to := min(p.last-p.s.keep.all, p.first+2*int64(added)-1)
-	if to < p.first {
+	to := min(e.last-e.s.keep.all, e.first+2*int64(added)-1)
+	if to < e.first {
 		return nil
 	}
-	err := p.s.change(ctx, p.tx, "DELETE FROM HEADGATE_POLICY_CHANGE WHERE CHANGE_ID BETWEEN ? AND ?", p.first, to)
-	p.first = to + 1
+	err := e.change(ctx, "DELETE FROM HEADGATE_POLICY_CHANGE WHERE CHANGE_ID BETWEEN ? AND ?", e.first, to)
+	e.first = to + 1
 	return err
 }
 
