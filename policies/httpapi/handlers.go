@@ -174,18 +174,12 @@ func (h *Handlers) change(w http.ResponseWriter, r *http.Request, p web.Params, 
 		web.JSON(w, http.StatusOK, previewAnswer{DryRun: true, Before: answerOf(o.Before), After: h.warn(answerOf(o.After))})
 		return nil
 	}
-	h.audit(r, edit.Key, who, &o)
+	if o.Changed() {
+		h.log.Info("policy changed", "key", edit.Key, "by", who, "before", summary(o.Before), "after", summary(o.After),
+			"request_id", web.RequestID(r))
+	}
 	done(o.After)
 	return nil
-}
-
-// audit logs a change.
-func (h *Handlers) audit(r *http.Request, key, who string, o *table.Outcome) {
-	if !o.Changed() {
-		return
-	}
-	h.log.Info("policy changed", "key", key, "by", who, "before", summary(o.Before), "after", summary(o.After),
-		"request_id", web.RequestID(r))
 }
 
 // summary is a policy for the log.
