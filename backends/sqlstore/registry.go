@@ -80,43 +80,33 @@ func (r registry) Put(ctx context.Context, table string, rows []backends.Row, tt
 		}
 		latest[string(key)] = row.Value
 	}
+	low := prefix(table)
 	err = inChunks(keys, func(some [][]byte) error {
-		low := prefix(table)
-		p := &putting{values: latest, ttl: ttl}
-		p.keys, p.then = append([][]byte{low}, some...), p.decideAll
-		p.counting = r.conf.dialect.count(low, after(low))
+		more := 0
+		p := &plain{keys: append([][]byte{low}, some...), counting: r.conf.dialect.count(low, after(low))}
+		// The rows that are there, and as many new ones as there is room for. The first key is the table's
+		// own, which is written for its lock only.
+		p.then = func(found [][]byte, now limit.Instant) (put []row, drop [][]byte) {
+			more = 0
+			ends := now.Add(ttl)
+			put = append(put, stored(low, "", now, ends))
+			for i, key := range some {
+				if _, ok := alive(found[i+1], now); !ok {
+					if p.counted >= backends.MaxRows {
+						more++
+						continue
+					}
+					p.counted++
+				}
+				put = append(put, stored(key, latest[string(key)], now, ends))
+			}
+			return put, nil
+		}
 		err := r.do(ctx, "put rows", p)
-		left += p.left
+		left += more
 		return err
 	})
 	return left, err
-}
-
-// putting is the task of a Put.
-type putting struct {
-	plain
-	values map[string]string // by the keys of rows
-	ttl    time.Duration
-	left   int
-}
-
-// decideAll puts the rows that are there, and as many new ones as there is room for. The first key
-// is the table's own, which is written for its lock only.
-func (p *putting) decideAll(found [][]byte, now limit.Instant) (put []row, drop [][]byte) {
-	p.left = 0
-	ends := now.Add(p.ttl)
-	put = append(put, stored(p.keys[0], "", now, ends))
-	for i, key := range p.keys[1:] {
-		if _, ok := alive(found[i+1], now); !ok {
-			if p.counted >= backends.MaxRows {
-				p.left++
-				continue
-			}
-			p.counted++
-		}
-		put = append(put, stored(key, p.values[string(key)], now, ends))
-	}
-	return put, nil
 }
 
 // List implements [backends.Registry].
