@@ -33,9 +33,9 @@ func TestConfigsThatWaitLeaveConnectionsToOthers(t *testing.T) {
 		_, err = s.PutConfig(soon(t), slots.NewConfig{Name: "free", Max: 5, SizeMs: 1000})
 		check(t, err)
 		at := time.Now().Truncate(time.Second)
-		check(t, foreign.transact(soon(t), "hold a config", func(tx *sql.Tx) error {
+		check(t, foreign.sql.Transact(soon(t), "hold a config", func(tx *sql.Tx) error {
 			for _, id := range held {
-				if _, err := foreign.change(soon(t), tx, "hold", foreign.dialect.statements.gateAll.with(id)); err != nil {
+				if _, err := foreign.sql.Change(soon(t), tx, "hold", foreign.dialect.statements.gateAll.with(id)); err != nil {
 					return err
 				}
 			}

@@ -35,7 +35,7 @@ func (db *DB) begin(ctx context.Context) (*tx, error) {
 		return nil, err
 	}
 	t, err := db.sql.Begin(ctx, "begin a transaction")
-	return &tx{Tx: t, db: db}, storeError(err)
+	return &tx{Tx: t, db: db}, err
 }
 
 // mayWrite waits until commits are answered. The row is one of those that leaders hold, and all processes are the same
@@ -82,13 +82,13 @@ func (t *tx) holdActive(ctx context.Context, name string) (slots.Config, error) 
 	st := &t.db.dialect.statements
 	on, err := t.Session(ctx, op)
 	if err != nil {
-		return slots.Config{}, storeError(err)
+		return slots.Config{}, err
 	}
 	c, err := t.db.config(ctx, on, op, st.activeConfig.with(name))
 	if err != nil || st.gate.text == "" {
 		return c, err
 	}
-	if _, err := t.db.change(ctx, on, op, st.gate.with(c.ID)); err != nil {
+	if _, err := t.db.sql.Change(ctx, on, op, st.gate.with(c.ID)); err != nil {
 		return c, gateHeld(err)
 	}
 	return t.db.config(ctx, on, op, st.configByID.with(c.ID))
@@ -108,7 +108,7 @@ func (db *DB) Place(ctx context.Context, configID string, s slots.Series, window
 	}
 	t, err := db.sql.Begin(ctx, op)
 	if err != nil {
-		return 0, false, storeError(err)
+		return 0, false, err
 	}
 	var active, now sql.NullInt64
 	var first []query
@@ -117,7 +117,7 @@ func (db *DB) Place(ctx context.Context, configID string, s slots.Series, window
 	}
 	answered, err := t.Whole(ctx, op, append(first, db.dialect.place(configID, s, windowMs, max, claimed, &now)...))
 	db.sql.Hangs.Committed(ctx, err)
-	held := slots.KindOf(storeError(err)) == slots.Held
+	held := slots.KindOf(err) == slots.Held
 	switch {
 	case err == nil && now.Valid:
 		db.known.set(window, now.Int64)
@@ -125,13 +125,13 @@ func (db *DB) Place(ctx context.Context, configID string, s slots.Series, window
 	case err == nil || db.dialect.refused != nil && db.dialect.refused(err) || held && db.dialect.placeGates:
 		db.known.set(window, max) // nobody else tries it; who locks it learns the reason
 		if held && db.isLocked(ctx, window, max) {
-			return 0, false, storeError(err)
+			return 0, false, err
 		}
 		return 0, false, nil
 	case !answered:
-		err = gateHeld(storeError(err))
+		err = gateHeld(err)
 	}
-	return 0, false, storeError(err)
+	return 0, false, err
 }
 
 // isLocked reports whether another transaction holds a window at this moment.
@@ -139,7 +139,7 @@ func (db *DB) isLocked(ctx context.Context, w slots.WindowKey, max int64) bool {
 	lock := db.dialect.statements.lock.with(w.Scope, w.SizeMs, db.at(w.StartMs), max, "")
 	lock.Text += " NOWAIT"
 	var count int64
-	_, err := db.row(ctx, db.sql.Write, "look at a window's lock", lock, &count)
+	_, err := db.sql.Row(ctx, db.sql.Write, "look at a window's lock", lock, &count)
 	return slots.KindOf(err) == slots.Held
 }
 
@@ -166,7 +166,7 @@ func (t *tx) Lock(ctx context.Context, s slots.Series, windowMs, max int64) (cou
 	answered, err := t.Run(ctx, op, append(first, lock)...)
 	t.locked = true
 	if err != nil && !answered && t.db.dialect.gates(t.configID) {
-		return count, ok, gateHeld(storeError(err))
+		return count, ok, gateHeld(err)
 	}
 	if err == nil && !ok && known {
 		err = t.lockUnknown(ctx, op, window, append(row, lock))
@@ -178,7 +178,7 @@ func (t *tx) Lock(ctx context.Context, s slots.Series, windowMs, max int64) (cou
 		t.count = count
 		t.db.known.set(window, count)
 	}
-	return count, ok, storeError(err)
+	return count, ok, err
 }
 
 // lockUnknown locks a window that was said to have a row, and that was not locked: it is full, or
@@ -190,7 +190,7 @@ func (t *tx) lockUnknown(ctx context.Context, op string, w slots.WindowKey, agai
 	}
 	var full int64
 	peek := t.db.dialect.statements.peek.with(w.Scope, w.SizeMs, t.db.at(w.StartMs))
-	if there, err := t.db.row(ctx, on, op, peek, &full); there || err != nil {
+	if there, err := t.db.sql.Row(ctx, on, op, peek, &full); there || err != nil {
 		return err
 	}
 	return t.Change(ctx, op, again...)
@@ -229,7 +229,7 @@ func (t *tx) Claim(ctx context.Context, s slots.Series, windowMs int64, claimed 
 	for some := range slices.Chunk(claimed, slots.MaxBatch) {
 		if err := t.Change(ctx, "claim a slot", t.db.dialect.claim(s, windowMs, some)...); err != nil {
 			t.Rollback()
-			return storeError(err)
+			return err
 		}
 	}
 	return nil
@@ -239,7 +239,7 @@ func (t *tx) Claim(ctx context.Context, s slots.Series, windowMs int64, claimed 
 func (t *tx) Commit(ctx context.Context) error {
 	err := t.Tx.Commit(ctx, "commit a slot")
 	t.db.sql.Hangs.Committed(ctx, err)
-	return storeError(err)
+	return err
 }
 
 // ClaimCommit implements slots.ClaimCommitter. Lock holds the window's row, so that
@@ -256,5 +256,5 @@ func (t *tx) ClaimCommit(ctx context.Context, s slots.Series, windowMs int64, cl
 	if err == nil {
 		t.db.known.set(slots.WindowKey{Series: s, StartMs: windowMs}, t.count+int64(len(claimed)))
 	}
-	return storeError(err)
+	return err
 }

@@ -23,7 +23,7 @@ func (db *DB) ActiveConfig(ctx context.Context, name string) (slots.Config, erro
 
 // config runs a query for one config.
 func (db *DB) config(ctx context.Context, on sqldb.Session, op string, q query) (slots.Config, error) {
-	found, err := all(ctx, db, on, op, q, db.scanConfig)
+	found, err := sqldb.All(ctx, db.sql, on, op, q, db.scanConfig)
 	switch {
 	case err != nil:
 		return slots.Config{}, err
@@ -36,7 +36,7 @@ func (db *DB) config(ctx context.Context, on sqldb.Session, op string, q query) 
 // ActiveConfigs implements slots.Store.
 func (db *DB) ActiveConfigs(ctx context.Context, limit int) ([]slots.Config, error) {
 	q := db.dialect.statements.activeConfigs.with(limit)
-	return all(ctx, db, db.sql.Read, "read the configs", q, db.scanConfig)
+	return sqldb.All(ctx, db.sql, db.sql.Read, "read the configs", q, db.scanConfig)
 }
 
 // scanConfig reads the columns configColumns.
@@ -99,7 +99,7 @@ func (db *DB) shutGates(ctx context.Context, tx *sql.Tx, ids []string, try int) 
 	for _, id := range ids {
 		gates = append(gates, db.dialect.statements.gateAll.with(id))
 	}
-	err := db.fail(ctx, op, db.dialect.shut(ctx, db.sql, tx, gates, try))
+	err := db.sql.Fail(ctx, op, db.dialect.shut(ctx, db.sql, tx, gates, try))
 	if slots.KindOf(err) == slots.Held {
 		return &slots.StoreError{Kind: slots.Held, Op: op, Err: fmt.Errorf("%w (%w)", slots.ErrClaimUnderWay, err)}
 	}
@@ -118,8 +118,8 @@ func (db *DB) putConfig(ctx context.Context, c slots.Config, seriesOf func(slots
 	s := &db.dialect.statements
 	insert := s.insertConfig.with(c.ID, c.Name, c.Max, plan.FormatSize(c.SizeMs),
 		sql.NullString{String: options, Valid: options != ""})
-	err = db.transact(ctx, op, func(tx *sql.Tx) error {
-		if _, err := db.change(ctx, tx, op, s.bump.with()); err != nil {
+	err = db.sql.Transact(ctx, op, func(tx *sql.Tx) error {
+		if _, err := db.sql.Change(ctx, tx, op, s.bump.with()); err != nil {
 			return err
 		}
 		move, err := db.planMove(ctx, tx, c, seriesOf)
@@ -138,7 +138,7 @@ func (db *DB) putConfig(ctx context.Context, c slots.Config, seriesOf func(slots
 			}
 		}
 		for _, q := range steps {
-			if _, err := db.change(ctx, tx, op, q); err != nil {
+			if _, err := db.sql.Change(ctx, tx, op, q); err != nil {
 				return err
 			}
 		}
@@ -156,9 +156,9 @@ func (db *DB) putConfig(ctx context.Context, c slots.Config, seriesOf func(slots
 func (db *DB) nextEpoch(ctx context.Context, tx *sql.Tx, to slots.Series) error {
 	const op = "begin an epoch"
 	s := &db.dialect.statements
-	n, err := db.change(ctx, tx, op, s.bumpEpoch.with(to.Scope, to.SizeMs))
+	n, err := db.sql.Change(ctx, tx, op, s.bumpEpoch.with(to.Scope, to.SizeMs))
 	if n == 0 && err == nil {
-		_, err = db.change(ctx, tx, op, s.addEpoch.with(to.Scope, to.SizeMs))
+		_, err = db.sql.Change(ctx, tx, op, s.addEpoch.with(to.Scope, to.SizeMs))
 	}
 	return err
 }
@@ -180,7 +180,7 @@ func (db *DB) holdConfigs(ctx context.Context, tx *sql.Tx, m move, try int) erro
 	}
 	for _, scope := range m.leave {
 		var id string
-		if ok, err := db.row(ctx, tx, op, s.slotIn.with(scope), &id); ok || err != nil {
+		if ok, err := db.sql.Row(ctx, tx, op, s.slotIn.with(scope), &id); ok || err != nil {
 			return errors.Join(err, slots.ErrScopeInUse)
 		}
 	}
@@ -223,7 +223,7 @@ func (db *DB) planMove(ctx context.Context, tx *sql.Tx, c slots.Config,
 // readableConfigs runs a query for configs and leaves out those that cannot be read.
 func (db *DB) readableConfigs(ctx context.Context, on sqldb.Session, op string,
 	q query) (found []slots.Config, unreadable bool, err error) {
-	err = db.rows(ctx, on, op, q, func(rows *sql.Rows) error {
+	err = db.sql.Rows(ctx, on, op, q, func(rows *sql.Rows) error {
 		c, err := db.scanConfig(rows)
 		if err != nil {
 			unreadable = true
@@ -255,7 +255,7 @@ func (db *DB) Scope(ctx context.Context, want string) (string, error) {
 	case scope != "":
 		return scope, nil
 	}
-	if _, err := db.change(ctx, db.sql.Write, op, db.dialect.statements.setScope.with(want)); err != nil {
+	if _, err := db.sql.Change(ctx, db.sql.Write, op, db.dialect.statements.setScope.with(want)); err != nil {
 		return "", err
 	}
 	scope, _, err = db.control(ctx, controlScope)
@@ -271,7 +271,7 @@ func (db *DB) Adopted(ctx context.Context) (bool, error) {
 // control reads a row of RL_SLOT_CTL.
 func (db *DB) control(ctx context.Context, name string) (holder string, ok bool, err error) {
 	var text sql.NullString
-	ok, err = db.row(ctx, db.sql.Write, "read RL_SLOT_CTL", db.dialect.statements.control.with(name), &text)
+	ok, err = db.sql.Row(ctx, db.sql.Write, "read RL_SLOT_CTL", db.dialect.statements.control.with(name), &text)
 	return text.String, ok, noSchema("read RL_SLOT_CTL", err)
 }
 
@@ -282,7 +282,7 @@ func (db *DB) Generation(ctx context.Context) (n int64, err error) {
 
 func (db *DB) readGeneration(ctx context.Context, on sqldb.Session) (n int64, err error) {
 	const op = "read the generation"
-	ok, err := db.row(ctx, on, op, db.dialect.statements.generation.with(), &n)
+	ok, err := db.sql.Row(ctx, on, op, db.dialect.statements.generation.with(), &n)
 	if err == nil && !ok {
 		err = &slots.StoreError{Kind: slots.Failed, Op: op,
 			Err: fmt.Errorf("RL_SLOT_CTL has no row 'generation': insert it with GEN_CT 0")}
@@ -293,8 +293,8 @@ func (db *DB) readGeneration(ctx context.Context, on sqldb.Session) (n int64, er
 // Flush implements slots.Store.
 func (db *DB) Flush(ctx context.Context) (generation int64, err error) {
 	const op = "add to the generation"
-	err = db.transact(ctx, op, func(tx *sql.Tx) error {
-		if _, err := db.change(ctx, tx, op, db.dialect.statements.bump.with()); err != nil {
+	err = db.sql.Transact(ctx, op, func(tx *sql.Tx) error {
+		if _, err := db.sql.Change(ctx, tx, op, db.dialect.statements.bump.with()); err != nil {
 			return err
 		}
 		generation, err = db.readGeneration(ctx, tx)

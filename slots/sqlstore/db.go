@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"embed"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -31,40 +30,6 @@ func (db *DB) Pool() slots.PoolStats { return slots.PoolStats(db.sql.Pool()) }
 // error.
 func (db *DB) Close() error { return db.sql.Close() }
 
-// row runs a query for at most one row; ok is false if it returns no row.
-func (db *DB) row(ctx context.Context, on sqldb.Session, op string, q query, to ...any) (ok bool, err error) {
-	ok, err = db.sql.Row(ctx, on, op, q, to...)
-	return ok, storeError(err)
-}
-
-// rows runs a query and calls each for every row.
-func (db *DB) rows(ctx context.Context, on sqldb.Session, op string, q query, each func(*sql.Rows) error) error {
-	return storeError(db.sql.Rows(ctx, on, op, q, each))
-}
-
-// all runs a query and returns what scan makes of each row.
-func all[T any](ctx context.Context, db *DB, on sqldb.Session, op string, q query,
-	scan func(*sql.Rows) (T, error)) ([]T, error) {
-	found, err := sqldb.All(ctx, db.sql, on, op, q, scan)
-	return found, storeError(err)
-}
-
-// change runs a statement and returns how many rows it changed.
-func (db *DB) change(ctx context.Context, on sqldb.Session, op string, q query) (int64, error) {
-	n, err := db.sql.Change(ctx, on, op, q)
-	return n, storeError(err)
-}
-
-// transact runs f in a transaction of its own.
-func (db *DB) transact(ctx context.Context, op string, f func(*sql.Tx) error) error {
-	return storeError(db.sql.Transact(ctx, op, f))
-}
-
-// fail makes what a caller sees of an error: one of ctx, or a StoreError.
-func (db *DB) fail(ctx context.Context, op string, err error) error {
-	return storeError(db.sql.Fail(ctx, op, err))
-}
-
 // into reads an instant into us.
 func (db *DB) into(us *int64) sql.Scanner { return db.dialect.Into(us) }
 
@@ -87,6 +52,7 @@ type Config = sqldb.Config
 // down is noticed by Ping and by the next call. An error means that
 // the Config is wrong. Close must be called.
 func Open(c Config) (*DB, error) {
+	c.Errors = storeError
 	db, err := sqldb.Open(c)
 	if err != nil {
 		return nil, err
@@ -128,8 +94,7 @@ func schema() sqldb.Schema {
 // It is an error if a script that was applied has changed since, or if the
 // database is ahead of this program.
 func (db *DB) Migrate(ctx context.Context) (applied []string, err error) {
-	applied, err = db.sql.Migrate(ctx, schema())
-	return applied, storeError(err)
+	return db.sql.Migrate(ctx, schema())
 }
 
 // Print returns all scripts for the database of a scheme, such as "postgres" or
@@ -147,7 +112,7 @@ func (db *DB) Ping(ctx context.Context) error {
 	}
 	missing, err := db.sql.Missing(ctx, schema())
 	if err != nil {
-		return noSchema(op, storeError(err))
+		return noSchema(op, err)
 	}
 	if len(missing) > 0 {
 		return &slots.StoreError{Kind: slots.Failed, Op: op,
@@ -161,7 +126,7 @@ const howToMigrate = "run headgate migrate, or have an administrator run what he
 
 // noSchema says what to do if the tables that each database has are not there.
 func noSchema(op string, err error) error {
-	if !errors.As(err, new(*schemaError)) {
+	if !sqldb.NoSchema(err) {
 		return err
 	}
 	return &slots.StoreError{Kind: slots.Failed, Op: op,

@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"errors"
 	"strings"
 
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
@@ -16,27 +15,20 @@ var storeKinds = map[sqldb.Kind]slots.Kind{
 	sqldb.Unavailable: slots.Unavailable,
 }
 
-// storeError makes a StoreError of an Error of sqldb. Others stay as they are.
-func storeError(err error) error {
-	var e *sqldb.Error
-	if errors.As(err, new(*slots.StoreError)) || !errors.As(err, &e) {
-		return err
-	}
+// storeError makes a StoreError of an Error of sqldb.
+func storeError(e *sqldb.Error) error {
 	kind := storeKinds[e.Kind]
 	if e.Kind == sqldb.Duplicate {
 		kind = duplicate(e.Index)
 	}
-	cause := e.Err
-	if e.Schema {
-		cause = &schemaError{cause}
-	}
-	return &slots.StoreError{Kind: kind, Op: e.Op, Err: cause}
+	return &slots.StoreError{Kind: kind, Op: e.Op, Err: cause{e}}
 }
 
-// A schemaError: a table or another part of the schema is not there.
-type schemaError struct{ error }
+// A cause is an Error of sqldb whose text is that of the driver's error.
+type cause struct{ of *sqldb.Error }
 
-func (e *schemaError) Unwrap() error { return e.error }
+func (c cause) Error() string { return c.of.Err.Error() }
+func (c cause) Unwrap() error { return c.of }
 
 // duplicate says what a duplicate key means. index is the name of the index or the column in the
 // database's message. Each slot gets a new id, so a duplicate id is from an earlier try whose

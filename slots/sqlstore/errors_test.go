@@ -36,13 +36,17 @@ func TestStoreErrors(t *testing.T) {
 	}
 }
 
-// An error that is not from sqldb, or that was translated before, stays as it is.
+// An error that was translated before stays as it is.
 func TestStoreErrorsStay(t *testing.T) {
+	db := mustOpen(t, "sqlite::memory:")
 	known := &slots.StoreError{Kind: slots.Superseded, Op: "lock a window",
 		Err: &sqldb.Error{Kind: sqldb.Held, Err: errors.New("x")}}
-	for _, err := range []error{nil, errors.New("the caller has gone"), known, fmt.Errorf("more: %w", known)} {
-		if got := storeError(err); got != err {
+	for _, err := range []error{nil, known, fmt.Errorf("more: %w", known)} {
+		if got := db.sql.Fail(t.Context(), "x", err); got != err {
 			t.Errorf("%v became %v", err, got)
 		}
+	}
+	if err := db.sql.Fail(t.Context(), "x", known.Err); slots.KindOf(err) != slots.Held {
+		t.Errorf("%v is of kind %v", err, slots.KindOf(err))
 	}
 }

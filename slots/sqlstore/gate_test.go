@@ -24,8 +24,8 @@ func TestClaimWaitsForAChangeOfItsConfig(t *testing.T) {
 		c, err := db.PutConfig(soon(t), slots.Config{ID: "gate-1", Name: "gate", Max: 5, SizeMs: 4000, Active: true},
 			byName)
 		check(t, err)
-		check(t, db.transact(soon(t), "change a config", func(tx *sql.Tx) error {
-			if _, err := db.change(soon(t), tx, "hold", gate.with(c.ID)); err != nil {
+		check(t, db.sql.Transact(soon(t), "change a config", func(tx *sql.Tx) error {
+			if _, err := db.sql.Change(soon(t), tx, "hold", gate.with(c.ID)); err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)

@@ -267,7 +267,7 @@ func (p procedure) Call(ctx context.Context, s *slots.Search) (slots.Found, erro
 	}
 	found, err := p.db.dialect.assign(ctx, p.db.sql.Write, s)
 	if err != nil && !errors.As(err, new(*slots.StoreError)) {
-		err = p.db.fail(ctx, op, err)
+		err = p.db.sql.Fail(ctx, op, err)
 	}
 	if err != nil {
 		found = slots.Found{Answers: make([]slots.Answer, 1), FirstCount: -1}

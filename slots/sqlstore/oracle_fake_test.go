@@ -10,7 +10,7 @@ import (
 // oracleStore is a DB over a fake.
 func oracleStore(t *testing.T, f *oracletest.Fake) *DB {
 	t.Helper()
-	db := &DB{dialect: oracleDialect(), sql: sqldb.Over(sqldb.Oracle, f, sqldb.Config{})}
+	db := &DB{dialect: oracleDialect(), sql: sqldb.Over(sqldb.Oracle, f, sqldb.Config{Errors: storeError})}
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Errorf("close: %v", err)

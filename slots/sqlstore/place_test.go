@@ -185,8 +185,8 @@ func TestPlaceWaits(t *testing.T) {
 	})
 	t.Run("for the config", func(t *testing.T) {
 		eachPlacing(t, func(t *testing.T, p *placing) {
-			check(t, p.transact(soon(t), "change a config", func(tx *sql.Tx) error {
-				if _, err := p.change(soon(t), tx, "hold", p.dialect.statements.gateAll.with(p.config)); err != nil {
+			check(t, p.sql.Transact(soon(t), "change a config", func(tx *sql.Tx) error {
+				if _, err := p.sql.Change(soon(t), tx, "hold", p.dialect.statements.gateAll.with(p.config)); err != nil {
 					return err
 				}
 				if err := p.waits(t); slots.KindOf(err) != slots.Passing {

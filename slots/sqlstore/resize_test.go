@@ -107,7 +107,7 @@ func schedule(t *testing.T, db *DB, scope string, fromMs, n int64) {
 	s := slots.Series{Scope: scope, SizeMs: 86_400_000}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	check(t, db.transact(ctx, "fill", func(tx *sql.Tx) error {
+	check(t, db.sql.Transact(ctx, "fill", func(tx *sql.Tx) error {
 		for at := int64(0); at < n; at += slots.MaxBatch {
 			var some []slots.Slot
 			for i := at; i < min(at+slots.MaxBatch, n); i++ {

@@ -253,7 +253,7 @@ func TestPutConfigTogether(t *testing.T) {
 		}
 		// Somebody who knows nothing of the generation cannot make a second one active.
 		_, err = db.sql.Write.ExecContext(soon(t), "UPDATE RL_EVENT_WNDW_CONFIG SET ACT_IN = 1")
-		if err == nil || slots.KindOf(db.fail(soon(t), "x", err)) != slots.Passing {
+		if err == nil || slots.KindOf(db.sql.Fail(soon(t), "x", err)) != slots.Passing {
 			t.Errorf("two active versions: %v", err)
 		}
 	})
@@ -408,11 +408,11 @@ func TestDeadlockPasses(t *testing.T) {
 					return
 				}
 				defer func() { _ = tx.Rollback() }()
-				_, err = db.change(soon(t), tx, "first", query{Text: add, Args: []any{db.at(int64(n) * 4000)}})
+				_, err = db.sql.Change(soon(t), tx, "first", query{Text: add, Args: []any{db.at(int64(n) * 4000)}})
 				barrier.Done()
 				barrier.Wait()
 				if err == nil {
-					_, err = db.change(soon(t), tx, "second", query{Text: add, Args: []any{db.at(4000 - int64(n)*4000)}})
+					_, err = db.sql.Change(soon(t), tx, "second", query{Text: add, Args: []any{db.at(4000 - int64(n)*4000)}})
 				}
 				errs[n] = err
 			})

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"slices"
 
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/slots"
 )
 
@@ -23,7 +24,7 @@ func (db *DB) Find(ctx context.Context, eventIDs []string) ([]slots.Slot, error)
 
 // slots runs a query for slots.
 func (db *DB) slots(ctx context.Context, op string, q query) ([]slots.Slot, error) {
-	return all(ctx, db, db.sql.Read, op, q, db.scanSlot)
+	return sqldb.All(ctx, db.sql, db.sql.Read, op, q, db.scanSlot)
 }
 
 // scanSlot reads the columns slotColumns.
@@ -39,7 +40,7 @@ func (db *DB) scanSlot(row *sql.Rows) (slots.Slot, error) {
 // Peek implements slots.Tables.
 func (db *DB) Peek(ctx context.Context, s slots.Series, windowMs int64) (count int64, ok bool, err error) {
 	q := db.dialect.statements.peek.with(s.Scope, s.SizeMs, db.at(windowMs))
-	ok, err = db.row(ctx, db.sql.Read, "read a window", q, &count)
+	ok, err = db.sql.Row(ctx, db.sql.Read, "read a window", q, &count)
 	return count, ok, err
 }
 
@@ -132,7 +133,7 @@ func (db *DB) uncounted(ctx context.Context, s slots.Series, fromMs, toMs,
 func (db *DB) Windows(ctx context.Context, s slots.Series, fromMs, toMs int64,
 	limit int) ([]slots.Window, error) {
 	q := db.dialect.statements.windows.with(s.Scope, s.SizeMs, db.at(fromMs), db.at(toMs), limit)
-	return all(ctx, db, db.sql.Read, "list windows", q, func(rows *sql.Rows) (slots.Window, error) {
+	return sqldb.All(ctx, db.sql, db.sql.Read, "list windows", q, func(rows *sql.Rows) (slots.Window, error) {
 		var us, count int64
 		err := rows.Scan(db.into(&us), &count)
 		return slots.Window{StartMs: millis(us), Count: count}, err
@@ -142,7 +143,7 @@ func (db *DB) Windows(ctx context.Context, s slots.Series, fromMs, toMs int64,
 // Scheduled implements slots.Store.
 func (db *DB) Scheduled(ctx context.Context, s slots.Series, fromMs, toMs int64) ([]slots.Window, error) {
 	q := db.dialect.statements.scheduled.with(s.Scope, s.SizeMs, db.at(fromMs), db.at(toMs))
-	return all(ctx, db, db.sql.Read, "count slots", q, func(rows *sql.Rows) (slots.Window, error) {
+	return sqldb.All(ctx, db.sql, db.sql.Read, "count slots", q, func(rows *sql.Rows) (slots.Window, error) {
 		var n, count int64
 		err := rows.Scan(&n, &count)
 		return slots.Window{StartMs: fromMs + n*s.SizeMs, Count: count}, err
@@ -158,15 +159,15 @@ func (db *DB) runEnd(ctx context.Context, s slots.Series, max, fromMs int64) (en
 func (db *DB) NoteFull(ctx context.Context, s slots.Series, max int64, full slots.Span, generation int64) error {
 	const op = "note full windows"
 	st := &db.dialect.statements
-	return db.transact(ctx, op, func(tx *sql.Tx) error {
+	return db.sql.Transact(ctx, op, func(tx *sql.Tx) error {
 		var now int64
-		if _, err := db.row(ctx, tx, op, st.lockGeneration.with(), &now); err != nil || now != generation {
+		if _, err := db.sql.Row(ctx, tx, op, st.lockGeneration.with(), &now); err != nil || now != generation {
 			return err // what was seen may not be so any more
 		}
 		args := []any{s.Scope, s.SizeMs, max, db.at(full.FromMs), db.at(full.ToMs)}
 		var fromUs, toUs int64
 		var none bool
-		_, err := db.row(ctx, tx, op, st.overlaps.with(args...),
+		_, err := db.sql.Row(ctx, tx, op, st.overlaps.with(args...),
 			db.dialect.IntoNull(&fromUs, &none), db.dialect.IntoNull(&toUs, &none))
 		if err != nil {
 			return err
@@ -176,12 +177,12 @@ func (db *DB) NoteFull(ctx context.Context, s slots.Series, max int64, full slot
 			if to < full.ToMs {
 				to = full.ToMs
 			}
-			if _, err := db.change(ctx, tx, op, st.dropOverlap.with(args...)); err != nil {
+			if _, err := db.sql.Change(ctx, tx, op, st.dropOverlap.with(args...)); err != nil {
 				return err
 			}
 			args[3], args[4] = db.at(from), db.at(to)
 		}
-		_, err = db.change(ctx, tx, op, st.addRun.with(args...))
+		_, err = db.sql.Change(ctx, tx, op, st.addRun.with(args...))
 		return err
 	})
 }
@@ -196,7 +197,7 @@ func (db *DB) Frontier(ctx context.Context, s slots.Series, chunkMs int64) (endM
 func (db *DB) when(ctx context.Context, op string, q query) (ms int64, ok bool, err error) {
 	var us int64
 	var null bool
-	ok, err = db.row(ctx, db.sql.Read, op, q, db.dialect.IntoNull(&us, &null))
+	ok, err = db.sql.Row(ctx, db.sql.Read, op, q, db.dialect.IntoNull(&us, &null))
 	return millis(us), ok && !null, err
 }
 
@@ -211,7 +212,7 @@ func (db *DB) Provision(ctx context.Context, s slots.Series, fromMs, toMs int64,
 	missing := (toMs - fromMs + s.SizeMs - 1) / s.SizeMs
 	for at := fromMs; missing > 0; missing -= provisionRows {
 		q := db.dialect.statements.provision.with(s.Scope, s.SizeMs, db.at(at), min(missing, provisionRows))
-		made, err := db.change(ctx, db.sql.Write, "provision windows", q)
+		made, err := db.sql.Change(ctx, db.sql.Write, "provision windows", q)
 		if err != nil {
 			return rows, err
 		}
@@ -220,7 +221,7 @@ func (db *DB) Provision(ctx context.Context, s slots.Series, fromMs, toMs int64,
 	}
 	if frontier != nil {
 		q := db.dialect.statements.addFrontier.with(s.Scope, s.SizeMs, db.at(frontier.ChunkMs), db.at(frontier.EndMs))
-		_, err = db.change(ctx, db.sql.Write, "add a frontier", q)
+		_, err = db.sql.Change(ctx, db.sql.Write, "add a frontier", q)
 	}
 	return rows, err
 }
@@ -229,14 +230,14 @@ func (db *DB) Provision(ctx context.Context, s slots.Series, fromMs, toMs int64,
 func (db *DB) dropStale(ctx context.Context, s slots.Series, fromMs, toMs int64) error {
 	const op = "drop windows of an earlier epoch"
 	st := &db.dialect.statements
-	stale, err := all(ctx, db, db.sql.Read, op, st.stale.with(s.Scope, s.SizeMs, db.at(fromMs), db.at(toMs)),
+	stale, err := sqldb.All(ctx, db.sql, db.sql.Read, op, st.stale.with(s.Scope, s.SizeMs, db.at(fromMs), db.at(toMs)),
 		func(rows *sql.Rows) (us int64, err error) {
 			err = rows.Scan(db.into(&us))
 			return us, err
 		})
 	for _, us := range stale {
 		if err == nil {
-			_, err = db.change(ctx, db.sql.Write, op, st.dropStale.with(s.Scope, s.SizeMs, db.dialect.Instant(us)))
+			_, err = db.sql.Change(ctx, db.sql.Write, op, st.dropStale.with(s.Scope, s.SizeMs, db.dialect.Instant(us)))
 		}
 	}
 	return err

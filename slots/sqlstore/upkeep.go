@@ -25,15 +25,15 @@ func (db *DB) Lead(ctx context.Context, work, holder string, ttl time.Duration) 
 	s := &db.dialect.statements
 	name := leadPrefix + work
 	lead := s.lead.with(holder, ttl.Milliseconds(), name, holder)
-	n, err := db.change(ctx, db.sql.Write, op, lead)
+	n, err := db.sql.Change(ctx, db.sql.Write, op, lead)
 	if n > 0 || err != nil {
 		return n > 0, err
 	}
-	made, err := db.change(ctx, db.sql.Write, op, s.addLeader.with(name))
+	made, err := db.sql.Change(ctx, db.sql.Write, op, s.addLeader.with(name))
 	if made == 0 || err != nil {
 		return false, err // another leads
 	}
-	n, err = db.change(ctx, db.sql.Write, op, lead)
+	n, err = db.sql.Change(ctx, db.sql.Write, op, lead)
 	return n > 0, err
 }
 
@@ -44,19 +44,18 @@ func (db *DB) Lead(ctx context.Context, work, holder string, ttl time.Duration) 
 func (db *DB) PurgeWindows(ctx context.Context, endedMs, madeUs int64, limit int) (int64, error) {
 	s := &db.dialect.statements
 	ended, made := db.at(endedMs), db.dialect.Instant(madeUs)
-	frontiers, err := db.change(ctx, db.sql.Write, "purge frontiers", s.purgeFrontiers.with(ended, made, limit))
+	frontiers, err := db.sql.Change(ctx, db.sql.Write, "purge frontiers", s.purgeFrontiers.with(ended, made, limit))
 	if err != nil || frontiers >= int64(limit) {
 		return frontiers, err // there may be more
 	}
-	if _, err := db.change(ctx, db.sql.Write, "purge runs of full windows", s.purgeRuns.with(ended)); err != nil {
+	if _, err := db.sql.Change(ctx, db.sql.Write, "purge runs of full windows", s.purgeRuns.with(ended)); err != nil {
 		return frontiers, err
 	}
 	var windows int64
 	if db.dialect.purgeWindows != nil {
 		windows, err = db.dialect.purgeWindows(ctx, db.sql, ended, made, limit)
-		err = storeError(err)
 	} else {
-		windows, err = db.change(ctx, db.sql.Write, "purge windows", s.purgeWindows.with(ended, made, limit))
+		windows, err = db.sql.Change(ctx, db.sql.Write, "purge windows", s.purgeWindows.with(ended, made, limit))
 	}
 	return frontiers + windows, err
 }
@@ -69,15 +68,15 @@ func (db *DB) PurgeSlots(ctx context.Context, beforeUs int64, limit int) (n int6
 	before := db.dialect.Instant(beforeUs)
 	err = db.shrink(ctx, op, func(tx *sql.Tx) (bool, error) {
 		if db.dialect.boundedWait != "" {
-			if _, err := db.change(ctx, tx, op, query{Text: db.dialect.boundedWait}); err != nil {
+			if _, err := db.sql.Change(ctx, tx, op, query{Text: db.dialect.boundedWait}); err != nil {
 				return false, err
 			}
 		}
-		runs, err := db.change(ctx, tx, op, s.dropOldRuns.with(before))
+		runs, err := db.sql.Change(ctx, tx, op, s.dropOldRuns.with(before))
 		if err != nil {
 			return false, err
 		}
-		n, err = db.change(ctx, tx, op, s.purgeSlots.with(before, limit))
+		n, err = db.sql.Change(ctx, tx, op, s.purgeSlots.with(before, limit))
 		return n > 0 || runs > 0, err
 	})
 	return n, err
@@ -87,14 +86,14 @@ func (db *DB) PurgeSlots(ctx context.Context, beforeUs int64, limit int) (n int6
 // of its own. It adds to the generation then: nobody must note again what was seen before.
 func (db *DB) shrink(ctx context.Context, op string, f func(*sql.Tx) (bool, error)) error {
 	s := &db.dialect.statements
-	return db.transact(ctx, op, func(tx *sql.Tx) error {
+	return db.sql.Transact(ctx, op, func(tx *sql.Tx) error {
 		var generation int64
-		if _, err := db.row(ctx, tx, op, s.lockGeneration.with(), &generation); err != nil {
+		if _, err := db.sql.Row(ctx, tx, op, s.lockGeneration.with(), &generation); err != nil {
 			return err
 		}
 		shrunk, err := f(tx)
 		if shrunk && err == nil {
-			_, err = db.change(ctx, tx, op, s.bump.with())
+			_, err = db.sql.Change(ctx, tx, op, s.bump.with())
 		}
 		return err
 	})
@@ -144,7 +143,7 @@ func (db *DB) Drift(ctx context.Context, fromMs, toMs int64, after *slots.Window
 func (db *DB) driftOf(ctx context.Context, s slots.Series, fromMs, toMs int64,
 	limit int) (drifts []slots.Drift, looked int, last slots.WindowKey, err error) {
 	q := db.dialect.statements.drift.with(s.Scope, s.SizeMs, db.at(fromMs), db.at(toMs), limit)
-	err = db.rows(ctx, db.sql.Read, "compare windows with their slots", q, func(rows *sql.Rows) error {
+	err = db.sql.Rows(ctx, db.sql.Read, "compare windows with their slots", q, func(rows *sql.Rows) error {
 		var us int64
 		d := slots.Drift{WindowKey: slots.WindowKey{Series: s}}
 		err := rows.Scan(db.into(&us), &d.Count, &d.Slots)
@@ -189,22 +188,22 @@ func (db *DB) repair(ctx context.Context, k slots.WindowKey) (d slots.Drift, ok 
 	d = slots.Drift{WindowKey: k}
 	start := db.at(k.StartMs)
 	err = db.shrink(ctx, op, func(tx *sql.Tx) (bool, error) {
-		ok, err = db.row(ctx, tx, op, s.lockWait.with(k.Scope, k.SizeMs, start), &d.Count)
+		ok, err = db.sql.Row(ctx, tx, op, s.lockWait.with(k.Scope, k.SizeMs, start), &d.Count)
 		if !ok || err != nil {
 			return false, err
 		}
-		if _, err := db.row(ctx, tx, op, s.count.with(k.Scope, start, db.at(k.StartMs+k.SizeMs)), &d.Slots); err != nil {
+		if _, err := db.sql.Row(ctx, tx, op, s.count.with(k.Scope, start, db.at(k.StartMs+k.SizeMs)), &d.Slots); err != nil {
 			return false, err
 		}
 		if d.Count == d.Slots {
 			return false, nil
 		}
-		if _, err := db.change(ctx, tx, op, s.dropRuns.with(k.Scope, k.SizeMs)); err != nil {
+		if _, err := db.sql.Change(ctx, tx, op, s.dropRuns.with(k.Scope, k.SizeMs)); err != nil {
 			return false, err
 		}
 		set := s.setCount.with(d.Slots, k.Scope, k.SizeMs, start)
 		set.Rows = 1
-		_, err := db.change(ctx, tx, op, set)
+		_, err := db.sql.Change(ctx, tx, op, set)
 		return true, err
 	})
 	d.Repaired = err == nil && d.Count != d.Slots

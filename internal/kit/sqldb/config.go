@@ -43,6 +43,8 @@ type Config struct {
 	Relaxed bool
 	// Existing: a SQLite file that does not exist is an error, and is not created.
 	Existing bool
+	// Errors makes of an Error what the owner's callers get, which must wrap it; nil: the Error itself.
+	Errors func(*Error) error
 	// Log gets a line for each migration; nil: none.
 	Log *slog.Logger
 }
@@ -72,6 +74,9 @@ func (c Config) withDefaults() Config {
 	c.PoolMax = cmp.Or(c.PoolMax, max(DefaultPoolMax, c.PoolMin))
 	c.PoolMin = cmp.Or(c.PoolMin, min(DefaultPoolMin, c.PoolMax))
 	c.IdleInTransaction = cmp.Or(c.IdleInTransaction, defaultIdleInTransaction)
+	if c.Errors == nil {
+		c.Errors = func(e *Error) error { return e }
+	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return c
 }

@@ -23,6 +23,7 @@ type DB struct {
 	Log   *slog.Logger
 	Hangs Hangs
 
+	errors  func(*Error) error
 	release func() error // what else is to be closed, or nil
 	// opening are statements that a pipelined transaction begins with, where sessions cannot be
 	// set up; nil means none.
@@ -59,7 +60,7 @@ func Over(d *Dialect, driver driver.Connector, c Config) *DB {
 }
 
 func newDB(d *Dialect, shown string, c Config) *DB {
-	return &DB{Dialect: d, Address: shown, Log: c.Log.With("database", shown), poolMin: c.PoolMin,
+	return &DB{Dialect: d, Address: shown, Log: c.Log.With("database", shown), errors: c.Errors, poolMin: c.PoolMin,
 		Hangs: Hangs{turn: make(chan struct{}, 1)}, standing: make(chan *standing, c.PoolMin)}
 }
 
@@ -148,13 +149,16 @@ func (db *DB) Transact(ctx context.Context, op string, f func(*sql.Tx) error) er
 }
 
 // Fail makes what a caller sees of an error of the driver: one of ctx if that has ended, or an
-// Error. An error that holds an Error stays as it is.
+// Error, or what Config.Errors makes of it. An error that wraps an Error stays as it is.
 func (db *DB) Fail(ctx context.Context, op string, err error) error {
+	if e, ok := err.(*Error); ok {
+		return db.errors(e)
+	}
 	switch {
 	case err == nil, errors.As(err, new(*Error)):
 		return err
 	case ctx.Err() != nil && db.exhausted():
-		return &Error{Kind: Unavailable, Op: op, Err: fmt.Errorf("no connection to spare: %w", ctx.Err())}
+		return db.errors(&Error{Kind: Unavailable, Op: op, Err: fmt.Errorf("no connection to spare: %w", ctx.Err())})
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", op, ctx.Err())
 	}
@@ -162,7 +166,7 @@ func (db *DB) Fail(ctx context.Context, op string, err error) error {
 	if f.stale {
 		db.shed()
 	}
-	return &Error{Kind: f.kind, Op: op, Index: f.index, Declined: f.declined(), Schema: f.schema, Err: err}
+	return db.errors(&Error{Kind: f.kind, Op: op, Index: f.index, Declined: f.declined(), Schema: f.schema, Err: err})
 }
 
 // exhausted reports whether all connections are in use.

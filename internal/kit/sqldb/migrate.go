@@ -286,22 +286,22 @@ func (m *migration) pending(ctx context.Context, s Session) ([]script, error) {
 		case !ok, script.repeatable() && checksum != script.checksum():
 			pending = append(pending, script)
 		case checksum != script.checksum():
-			return nil, failed("%s says that %s was applied with checksum %s, but this program's has %s: "+
+			return nil, m.failed("%s says that %s was applied with checksum %s, but this program's has %s: "+
 				"use the program that it was applied with, or one whose scripts were not edited", m.schema.History, script.name,
 				checksum, script.checksum())
 		}
 	}
 	for name := range done {
 		if v := version(name); v > latest {
-			return nil, failed("the database has version %d of the schema (%s), and this program knows up to %d: "+
+			return nil, m.failed("the database has version %d of the schema (%s), and this program knows up to %d: "+
 				"use a program at least as new as the one that migrated the database", v, name, latest)
 		}
 	}
 	return pending, nil
 }
 
-func failed(format string, args ...any) error {
-	return &Error{Kind: Failed, Op: migrateOp, Err: fmt.Errorf(format, args...)}
+func (m *migration) failed(format string, args ...any) error {
+	return m.db.errors(&Error{Kind: Failed, Op: migrateOp, Err: fmt.Errorf(format, args...)})
 }
 
 // done are the checksums of the scripts that were applied, by name.
