@@ -16,8 +16,7 @@ const (
 	// relayLock is the number of the advisory lock of the one gateway that publishes from
 	// the outbox at a time; any that nobody else uses will do.
 	relayLock  = "SELECT pg_try_advisory_xact_lock(7235403165208572)"
-	insertText = "INSERT INTO notify_outbox (message_id, user_id, message, accepted_at) VALUES ($1, $2, $3, $4)"
-	allText    = "INSERT INTO notify_outbox (message_id, user_id, message, accepted_at)" +
+	insertText = "INSERT INTO notify_outbox (message_id, user_id, message, accepted_at)" +
 		" SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[])"
 	oldestText = "SELECT id, message_id, user_id, message, accepted_at FROM notify_outbox" +
 		" WHERE NOT EXISTS (SELECT FROM unnest($2::text[]) AS behind (user_id) WHERE behind.user_id = " +
@@ -56,22 +55,15 @@ func (s *Store) room() error {
 	return nil
 }
 
-// toOutbox returns the statement that writes a message to the outbox.
-func toOutbox(m notify.Message) sqldb.Query {
-	return sqldb.Query{Text: insertText, Rows: 1, Args: []any{m.ID, m.UserID, m.Text, m.AcceptedAt}}
-}
-
-// insert writes messages to the outbox, in their order.
-func (s *Store) insert(ctx context.Context, messages []notify.Message) error {
+// toOutbox returns the statement that writes messages to the outbox, in their order.
+func toOutbox(messages ...notify.Message) sqldb.Query {
 	var ids, users, texts []string
 	var times []time.Time
 	for _, m := range messages {
 		ids, users, texts, times = append(ids, m.ID), append(users, m.UserID), append(texts, m.Text),
 			append(times, m.AcceptedAt)
 	}
-	q := sqldb.Query{Text: allText, Rows: int64(len(messages)), Args: []any{ids, users, texts, times}}
-	_, err := s.db.Change(ctx, s.db.Write, "write to the outbox", q)
-	return err
+	return sqldb.Query{Text: insertText, Rows: int64(len(messages)), Args: []any{ids, users, texts, times}}
 }
 
 // wake lets Relay look for messages at once.

@@ -64,7 +64,10 @@ func Open(c Config) (*Store, error) {
 		db: db, log: db.Log, publisher: c.Publisher, outbox: c.Outbox, outboxMax: c.OutboxMax,
 		turns: turns{users: map[string]*turn{}}, poke: make(chan struct{}, 1),
 	}
-	s.letters.write = s.insert
+	s.letters.write = func(ctx context.Context, messages []notify.Message) error {
+		_, err := s.db.Change(ctx, s.db.Write, "write to the outbox", toOutbox(messages...))
+		return err
+	}
 	return s, nil
 }
 

@@ -337,7 +337,7 @@ func TestAMessageThatCannotBePublishedDelaysItsUserOnly(t *testing.T) {
 	for i := range relaySlice + 10 {
 		messages = append(messages, message("a", fmt.Sprintf("%04d", i)))
 	}
-	if err := f.insert(t.Context(), messages); err != nil {
+	if err := f.letters.write(t.Context(), messages); err != nil {
 		t.Fatal(err)
 	}
 	f.topic.failing(func(m notify.Message) error {
