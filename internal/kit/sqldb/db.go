@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -189,23 +190,16 @@ type PoolStats struct {
 }
 
 // Pool returns the figures of all connections, for reading and for writing.
-func (db *DB) Pool() PoolStats {
-	stats := statsOf(db.Write)
-	if db.Read != db.Write {
-		r := statsOf(db.Read)
-		stats.Max += r.Max
-		stats.Open += r.Open
-		stats.InUse += r.InUse
-		stats.Waits += r.Waits
-		stats.Waited += r.Waited
+func (db *DB) Pool() (all PoolStats) {
+	for _, pool := range slices.Compact([]*sql.DB{db.Write, db.Read}) { // which may be one
+		s := pool.Stats()
+		all.Max += s.MaxOpenConnections
+		all.Open += s.OpenConnections
+		all.InUse += s.InUse
+		all.Waits += s.WaitCount
+		all.Waited += s.WaitDuration
 	}
-	return stats
-}
-
-func statsOf(pool *sql.DB) PoolStats {
-	s := pool.Stats()
-	return PoolStats{Max: s.MaxOpenConnections, Open: s.OpenConnections, InUse: s.InUse, Waits: s.WaitCount,
-		Waited: s.WaitDuration}
+	return all
 }
 
 // WarmUp makes connections up to Config.PoolMin, in the background, unless that goes on

@@ -126,8 +126,6 @@ type migrations struct {
 	// (): ${HISTORY}(SCRIPT_NM key, CHECKSUM_TX of 64, APPLIED_TS); it is there already or present
 	// tells
 	createHistory string
-	addHistory    string // (SCRIPT_NM, CHECKSUM_TX): also APPLIED_TS by the database's clock
-	dropHistory   string // (SCRIPT_NM)
 
 	// present reports whether an error of a statement means that its work was done
 	// before, where statements cannot say IF NOT EXISTS and are no transaction.

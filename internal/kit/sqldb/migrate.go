@@ -33,8 +33,17 @@ type Schema struct {
 }
 
 // history fills in the name of the history's table.
-func (schema Schema) history(text string, args ...any) Query {
-	return Query{Text: strings.ReplaceAll(text, "${HISTORY}", schema.History), Args: args}
+func (schema Schema) history(text string) string {
+	return strings.ReplaceAll(text, "${HISTORY}", schema.History)
+}
+
+// note are the statements that note a script in the history.
+func (schema Schema) note(d *Dialect, s script) []Query {
+	return []Query{
+		d.Query(schema.history("DELETE FROM ${HISTORY} WHERE SCRIPT_NM = ?"), s.name),
+		d.Query(schema.history("INSERT INTO ${HISTORY} (SCRIPT_NM, CHECKSUM_TX, APPLIED_TS) VALUES (?, ?, "+d.Now+")"),
+			s.name, s.checksum()),
+	}
 }
 
 // A script is one file.
@@ -189,7 +198,7 @@ func (db *DB) migration(schema Schema) (*migration, error) {
 // run applies what is pending.
 func (m *migration) run(ctx context.Context, s Session) (applied []string, err error) {
 	history := m.schema.history(m.createHistory)
-	if _, err := s.ExecContext(ctx, history.Text); err != nil && !m.isPresent(history.Text, err) {
+	if _, err := s.ExecContext(ctx, history); err != nil && !m.isPresent(history, err) {
 		return nil, fmt.Errorf("make %s: %w", m.schema.History, err)
 	}
 	pending, err := m.pending(ctx, s)
@@ -214,8 +223,10 @@ func (m *migration) run(ctx context.Context, s Session) (applied []string, err e
 		} else if err := m.apply(ctx, s, script, values); err != nil {
 			return nil, fmt.Errorf("%s: %w", script.name, err)
 		}
-		if err := m.record(ctx, s, script); err != nil {
-			return nil, fmt.Errorf("%s: note it in %s: %w", script.name, m.schema.History, err)
+		for _, q := range m.schema.note(m.db.Dialect, script) {
+			if _, err := s.ExecContext(ctx, q.Text, q.Args...); err != nil {
+				return nil, fmt.Errorf("%s: note it in %s: %w", script.name, m.schema.History, err)
+			}
 		}
 		applied = append(applied, script.name)
 	}
@@ -239,17 +250,6 @@ func (m *migration) apply(ctx context.Context, s Session, script script, values 
 // isPresent reports whether an error means that a statement's work was done before.
 func (m *migration) isPresent(text string, err error) bool {
 	return m.present != nil && m.present(text, err)
-}
-
-// record notes a script in the history.
-func (m *migration) record(ctx context.Context, s Session, script script) error {
-	for _, q := range []Query{m.schema.history(m.dropHistory, script.name),
-		m.schema.history(m.addHistory, script.name, script.checksum())} {
-		if _, err := s.ExecContext(ctx, q.Text, q.Args...); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // byFlyway reports whether Flyway has applied version 1.
@@ -307,7 +307,7 @@ func (m *migration) failed(format string, args ...any) error {
 // done are the checksums of the scripts that were applied, by name.
 func (m *migration) done(ctx context.Context, s Session) (map[string]string, error) {
 	done := map[string]string{}
-	query := m.schema.history("SELECT SCRIPT_NM, CHECKSUM_TX FROM ${HISTORY}")
+	query := Query{Text: m.schema.history("SELECT SCRIPT_NM, CHECKSUM_TX FROM ${HISTORY}")}
 	err := m.db.Rows(ctx, s, "read "+m.schema.History, query, func(rows *sql.Rows) error {
 		var name, checksum string
 		err := rows.Scan(&name, &checksum)
@@ -336,12 +336,14 @@ func (schema Schema) Print(scheme string) (string, error) {
 	}
 	var b strings.Builder
 	b.WriteString(m.printHead)
-	b.WriteString(schema.history(m.createHistory).Text + m.printEnd + "\n")
+	b.WriteString(schema.history(m.createHistory) + m.printEnd + "\n")
 	for _, s := range scripts {
 		fmt.Fprintf(&b, "\n-- %s\n", s.name)
-		note := []string{literal(schema.history(m.dropHistory, s.name)),
-			literal(schema.history(m.addHistory, s.name, s.checksum()))}
-		for _, text := range append(s.statements(values), note...) {
+		texts := s.statements(values)
+		for _, q := range schema.note(d, s) {
+			texts = append(texts, literal(q))
+		}
+		for _, text := range texts {
 			b.WriteString(text + m.printEnd + "\n")
 		}
 	}

@@ -246,8 +246,6 @@ func mysqlMigrations() migrations {
 		createHistory: "CREATE TABLE IF NOT EXISTS ${HISTORY} (SCRIPT_NM VARCHAR(100) CHARACTER SET ascii COLLATE " +
 			"ascii_bin NOT NULL PRIMARY KEY," +
 			" CHECKSUM_TX VARCHAR(64) NOT NULL, APPLIED_TS DATETIME(6) NOT NULL) ENGINE = InnoDB",
-		addHistory:  "INSERT INTO ${HISTORY} (SCRIPT_NM, CHECKSUM_TX, APPLIED_TS) VALUES (?, ?, UTC_TIMESTAMP(6))",
-		dropHistory: "DELETE FROM ${HISTORY} WHERE SCRIPT_NM = ?",
 
 		present: func(_ string, err error) bool {
 			var e *mysql.MySQLError

@@ -254,10 +254,8 @@ func oracleMigrations() migrations {
 		flywayApplied: `SELECT 1 FROM "flyway_schema_history" WHERE "version" = '1' AND "success" = 1`,
 		createHistory: "CREATE TABLE ${HISTORY} (SCRIPT_NM VARCHAR2(128) NOT NULL, CHECKSUM_TX VARCHAR2(64) NOT NULL," +
 			" APPLIED_TS TIMESTAMP(6) NOT NULL, CONSTRAINT ${HISTORY}_PK PRIMARY KEY (SCRIPT_NM))",
-		addHistory:  "INSERT INTO ${HISTORY} (SCRIPT_NM, CHECKSUM_TX, APPLIED_TS) SELECT :1, :2, " + oracleNow + " FROM DUAL",
-		dropHistory: "DELETE FROM ${HISTORY} WHERE SCRIPT_NM = :1",
-		present:     oraclePresent,
-		check:       oracleCheck,
+		present: oraclePresent,
+		check:   oracleCheck,
 	}
 }
 

@@ -161,8 +161,6 @@ func postgresMigrations() migrations {
 		flywayApplied: "SELECT 1 FROM flyway_schema_history WHERE version = '1' AND success",
 		createHistory: "CREATE TABLE IF NOT EXISTS ${HISTORY} (SCRIPT_NM VARCHAR(100) NOT NULL PRIMARY KEY," +
 			" CHECKSUM_TX VARCHAR(64) NOT NULL, APPLIED_TS TIMESTAMPTZ NOT NULL)",
-		addHistory:  "INSERT INTO ${HISTORY} (SCRIPT_NM, CHECKSUM_TX, APPLIED_TS) VALUES ($1, $2, clock_timestamp())",
-		dropHistory: "DELETE FROM ${HISTORY} WHERE SCRIPT_NM = $1",
 	}
 }
 

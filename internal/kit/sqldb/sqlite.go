@@ -180,8 +180,6 @@ func sqliteMigrations() migrations {
 		flywayApplied: "SELECT 1 FROM flyway_schema_history WHERE version = '1' AND success = 1",
 		createHistory: "CREATE TABLE IF NOT EXISTS ${HISTORY} (SCRIPT_NM TEXT NOT NULL PRIMARY KEY, " +
 			"CHECKSUM_TX TEXT NOT NULL, APPLIED_TS INTEGER NOT NULL)",
-		addHistory:  "INSERT INTO ${HISTORY} (SCRIPT_NM, CHECKSUM_TX, APPLIED_TS) VALUES (?1, ?2, " + sqliteNow + ")",
-		dropHistory: "DELETE FROM ${HISTORY} WHERE SCRIPT_NM = ?1",
 	}
 }
 
