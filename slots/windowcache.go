@@ -2,6 +2,7 @@ package slots
 
 import (
 	"slices"
+	"sort"
 	"sync"
 )
 
@@ -119,12 +120,7 @@ func (c *windowCache) learn(epoch int, s *Search, f *Found) (note []Span) {
 // after is the first window, at ms or later, that is not known to be full; known: some
 // before it are.
 func (r *fullRuns) after(ms int64) (at int64, known bool) {
-	i, _ := slices.BinarySearchFunc(r.list, ms, func(f fullRun, ms int64) int {
-		if f.ToMs <= ms {
-			return -1
-		}
-		return 1
-	})
+	i := sort.Search(len(r.list), func(i int) bool { return r.list[i].ToMs > ms })
 	if i < len(r.list) && r.list[i].FromMs <= ms {
 		return r.list[i].ToMs, true
 	}
@@ -134,19 +130,14 @@ func (r *fullRuns) after(ms int64) (at int64, known bool) {
 // add joins a span with what it touches.
 func (r *fullRuns) add(s Span) *fullRun {
 	joined := fullRun{Span: s}
-	first, n := len(r.list), 0
-	for i, f := range r.list {
-		if f.ToMs < s.FromMs || f.FromMs > s.ToMs {
-			if f.FromMs > s.ToMs {
-				first = min(first, i)
-			}
-			continue
-		}
-		first, n = min(first, i), n+1
+	first := sort.Search(len(r.list), func(i int) bool { return r.list[i].ToMs >= s.FromMs })
+	last := first
+	for ; last < len(r.list) && r.list[last].FromMs <= s.ToMs; last++ {
+		f := r.list[last]
 		joined.FromMs, joined.ToMs = min(joined.FromMs, f.FromMs), max(joined.ToMs, f.ToMs)
 		joined.noted += f.noted
 	}
-	r.list = slices.Replace(r.list, first, first+n, joined)
+	r.list = slices.Replace(r.list, first, last, joined)
 	if len(r.list) > maxRuns { // the earliest is the least likely to be asked for
 		drop := 0
 		if first == 0 {
