@@ -32,10 +32,14 @@ func (s *Scheduler) AssignBatch(ctx context.Context, rs []Request) []BatchResult
 	began := s.settings.Now()
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
 	defer cancel()
-	for todo := positions(len(rs)); len(todo) > 0; {
-		firsts, repeats := firstOfEach(rs, todo)
+	todo := make([]int, len(rs))
+	for i := range todo {
+		todo[i] = i
+	}
+	for len(todo) > 0 {
+		firsts, repeats, byEvent := firstOfEach(rs, todo)
 		s.assignAll(ctx, rs, out, firsts)
-		todo = repeated(rs, out, firsts, repeats)
+		todo = repeated(rs, out, repeats, byEvent)
 	}
 	for i := range rs {
 		s.finish(rs[i], &out[i], began)
@@ -43,40 +47,25 @@ func (s *Scheduler) AssignBatch(ctx context.Context, rs []Request) []BatchResult
 	return out
 }
 
-func positions(n int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
-	}
-	return all
-}
-
-// firstOfEach parts the first request of each event from the later ones.
-func firstOfEach(rs []Request, todo []int) (firsts, repeats []int) {
-	seen := make(map[string]bool, len(todo))
+// firstOfEach parts the first request of each event, which byEvent has too, from the later ones.
+func firstOfEach(rs []Request, todo []int) (firsts, repeats []int, byEvent map[string]int) {
+	byEvent = make(map[string]int, len(todo))
 	for _, i := range todo {
-		if seen[rs[i].EventID] {
+		if _, seen := byEvent[rs[i].EventID]; seen {
 			repeats = append(repeats, i)
 			continue
 		}
-		seen[rs[i].EventID] = true
+		byEvent[rs[i].EventID] = i
 		firsts = append(firsts, i)
 	}
-	return firsts, repeats
+	return firsts, repeats, byEvent
 }
 
 // repeated answers the later requests of events by what their first ones have got, and returns those
 // that are still to be tried: their first one has failed, and they ask for something else.
-func repeated(rs []Request, out []BatchResult, firsts, repeats []int) (todo []int) {
-	if len(repeats) == 0 {
-		return nil
-	}
-	first := make(map[string]int, len(firsts))
-	for _, i := range firsts {
-		first[rs[i].EventID] = i
-	}
+func repeated(rs []Request, out []BatchResult, repeats []int, byEvent map[string]int) (todo []int) {
 	for _, i := range repeats {
-		f := first[rs[i].EventID]
+		f := byEvent[rs[i].EventID]
 		switch err := out[f].Err; {
 		case err == nil:
 			out[i] = out[f]

@@ -33,7 +33,7 @@ func (e procedureEngine) Assign(ctx context.Context, s *Search) (Found, error) {
 type txEngine struct{ tables Tables }
 
 func (e txEngine) Assign(ctx context.Context, s *Search) (Found, error) {
-	r := &search{Search: s, tables: e.tables, found: s.nothing()}
+	r := &search{Search: s, tables: e.tables, found: Found{Answers: make([]Answer, len(s.Asks)), FirstCount: -1}}
 	err := r.run(ctx)
 	return r.found, err
 }

@@ -90,11 +90,6 @@ type Found struct {
 	Contended int  // of these, held by others for too long, or filled meanwhile
 }
 
-// nothing is what a search has found when it begins.
-func (s *Search) nothing() Found {
-	return Found{Answers: make([]Answer, len(s.Asks)), FirstCount: -1}
-}
-
 // from is where the later windows of an ask begin.
 func (s *Search) from(a *Ask) int64 {
 	if s.Mixed {
