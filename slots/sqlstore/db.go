@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"embed"
 	"fmt"
-	"slices"
 
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/slots"
@@ -57,18 +56,12 @@ func Open(c Config) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &DB{dialect: dialectOf(db.Dialect), sql: db}, nil
+	return &DB{dialect: dialects[db.Dialect](), sql: db}, nil
 }
 
-// dialects are all that there are.
-func dialects() []*dialect {
-	return []*dialect{sqliteDialect(), postgresDialect(), mysqlDialect(), oracleDialect()}
-}
-
-// dialectOf returns what slots need of a database.
-func dialectOf(d *sqldb.Dialect) *dialect {
-	all := dialects()
-	return all[slices.IndexFunc(all, func(of *dialect) bool { return of.Dialect == d })]
+// dialects make what slots need of a database.
+var dialects = map[*sqldb.Dialect]func() *dialect{
+	sqldb.SQLite: sqliteDialect, sqldb.Postgres: postgresDialect, sqldb.MySQL: mysqlDialect, sqldb.Oracle: oracleDialect,
 }
 
 //go:embed migrations

@@ -23,7 +23,8 @@ var documented = map[string]int{
 // Every statement of every dialect has a placeholder for each argument, and
 // none without one; no text has anything but placeholders where values go.
 func TestStatementsHaveAllTheirPlaceholders(t *testing.T) {
-	for _, d := range dialects() {
+	for _, dialectOf := range dialects {
+		d := dialectOf()
 		all := reflect.ValueOf(d.statements)
 		if all.NumField() != len(documented) {
 			t.Fatalf("there are %d statements, and %d are documented", all.NumField(), len(documented))
