@@ -4,11 +4,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 )
 
-// Needs is what a domain's rules have to know of requests, and what they
-// may answer. A configuration of Envoy is made from it.
+// Needs is what a domain's resources have to know of requests. A configuration of Envoy is made from it.
 type Needs struct {
 	// Resources: requests are described by the entries method (:method) and
 	// path (:path, with the query), in this order, and then by the others
@@ -22,44 +20,18 @@ type Needs struct {
 	// SOAPBinding: routes say which binding they belong to, in the entry
 	// soap_binding.
 	SOAPBinding bool
-
-	// Concurrency: some rule limits requests in flight, so that their ends
-	// must be reported: as Leases, as Hits, or as both.
-	Concurrency, Leases, Hits bool
-	// Statuses are the statuses of refusals by tiers, ascending.
-	Statuses []int
-	// TierHeaders are the names of headers in refusals by tiers, sorted.
-	TierHeaders []string
-	// MaxDelay is the longest delay of a tier.
-	MaxDelay time.Duration
-	// MaxLeaseTTL is the longest time that a request counts whose end is not
-	// reported.
-	MaxLeaseTTL time.Duration
 }
 
-// Needs returns what the rules of a domain need; nothing if it is unknown.
-func (s *Set) Needs(domain string) Needs {
-	var n Needs
-	var resources []*resource
-	if d := s.domains[domain]; d != nil && d.resources != nil {
-		resources = d.resources.all
+// Needs returns what the resources of a domain need; nothing if it is unknown.
+func (s *Set) Needs(domain string) (n Needs) {
+	d := s.domains[domain]
+	if d == nil || d.resources == nil {
+		return n
 	}
-	for _, r := range resources {
+	for _, r := range d.resources.all {
 		n.soap(r)
 	}
-	statuses, names := map[int]bool{}, map[string]bool{}
-	for _, r := range s.rules {
-		if r.Domain != domain {
-			continue
-		}
-		if c := r.Concurrency; c != nil {
-			n.tiers(c, statuses, names)
-		}
-	}
-	n.Resources = len(resources) > 0
-	n.Headers = matchedHeaders(resources)
-	n.Statuses = slices.Sorted(maps.Keys(statuses))
-	n.TierHeaders = slices.Sorted(maps.Keys(names))
+	n.Resources, n.Headers = true, matchedHeaders(d.resources.all)
 	return n
 }
 
@@ -71,23 +43,6 @@ func (n *Needs) soap(r *resource) {
 		n.SOAPAction = n.SOAPAction || c.place == inAction
 		n.SOAPBinding = n.SOAPBinding || c.place == inBinding
 	})
-}
-
-func (n *Needs) tiers(c *Concurrency, statuses map[int]bool, names map[string]bool) {
-	n.Concurrency = true
-	n.Hits = n.Hits || c.ByHits
-	n.Leases = n.Leases || !c.ByHits
-	n.MaxLeaseTTL = max(n.MaxLeaseTTL, c.LeaseTTL)
-	for i := range c.Tiers {
-		t := &c.Tiers[i]
-		n.MaxDelay = max(n.MaxDelay, t.Delay)
-		if t.Status != 0 {
-			statuses[t.Status] = true
-		}
-		for _, h := range t.Headers {
-			names[h.Name] = true
-		}
-	}
 }
 
 // matchedHeaders returns the names of the headers that resources match on.

@@ -183,14 +183,10 @@ descriptors:
 	for domain, want := range map[string]descriptors.Needs{
 		"shop": {
 			Resources: true, Headers: []string{"x-b", "x-plan", "x-role"}, SOAPAction: true, SOAPBinding: true,
-			Concurrency: true, Leases: true, Hits: true, Statuses: []int{429, 503},
-			TierHeaders: []string{"retry-after", "x-why"},
-			MaxDelay:    2 * time.Second, MaxLeaseTTL: time.Hour,
 		},
 		"plain":   {},
 		"unknown": {},
-		"action": {Resources: true, SOAPAction: true, Concurrency: true, Leases: true, MaxDelay: time.Millisecond,
-			MaxLeaseTTL: 300 * time.Second},
+		"action":  {Resources: true, SOAPAction: true},
 	} {
 		if got := set.Needs(domain); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", domain, got, want)

@@ -118,7 +118,7 @@ func (c *Config) Lua() string { return strings.TrimSpace(llmLua) }
 
 // Least is the oldest Envoy that the configuration is for.
 func (c *Config) Least() Version {
-	if c.Hits {
+	if c.Hits() {
 		return withHits
 	}
 	return Oldest
@@ -131,7 +131,9 @@ func (c *Config) ServiceNode() string {
 
 // Refusals are the statuses that Envoy's configuration must name: 429 is its default.
 func (c *Config) Refusals() []int {
-	return slices.DeleteFunc(slices.Clone(c.Statuses), func(status int) bool { return status == 429 })
+	list := slices.DeleteFunc(slices.Clone(c.statuses), func(status int) bool { return status == 429 })
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // IdleTimeout is that of streams, or 0 where Envoy's own is enough: a delayed request is idle.

@@ -13,12 +13,14 @@ import (
 // wants is what a domain's rules want of Envoy.
 type wants struct {
 	descriptors.Needs
-	shapes []shape // of the rules under descriptors
-	Limits bool    // some rule limits how often
-	Delays bool    // some tier only delays
-	delay  time.Duration
-	Flush  time.Duration // how often the access log reports requests in flight
-	hits   []string      // rules that count by hits
+	shapes   []shape // of the rules under descriptors
+	Limits   bool    // some rule limits how often
+	Delays   bool    // some tier only delays
+	delay    time.Duration
+	statuses []int         // of refusals by tiers
+	Flush    time.Duration // how often the access log reports requests in flight
+	Leases   bool          // the ends of some requests must be reported
+	hits     []string      // rules that count by hits
 	// Reserves: some rule reserves what a request may use, and settles it by token.
 	Reserves bool
 	oldest   []string // rules that settle without a token
@@ -98,10 +100,12 @@ func (w *wants) rules(set *descriptors.Set, opt *Options) {
 		if r.Concurrency.ByHits {
 			w.hits = append(w.hits, r.Path)
 		} else {
-			w.Flush = min(w.Flush, r.Concurrency.LeaseTTL/3)
+			w.Leases, w.Flush = true, min(w.Flush, r.Concurrency.LeaseTTL/3)
 		}
 		for _, t := range r.Concurrency.Tiers {
-			if t.Status == 0 && t.Delay > 0 {
+			if t.Status != 0 {
+				w.statuses = append(w.statuses, t.Status)
+			} else if t.Delay > 0 {
 				w.Delays, w.delay = true, max(w.delay, t.Delay)
 			}
 		}
@@ -147,7 +151,7 @@ func (w *wants) shape(keys []string) *shape {
 // countable checks that counting down at a request's end, which names no rule,
 // takes from no other.
 func (w *wants) countable(set *descriptors.Set, opt *Options) error {
-	if !w.Hits {
+	if !w.Hits() {
 		return nil
 	}
 	if opt.Version.before(withHits) {
@@ -179,6 +183,9 @@ func (w *wants) countable(set *descriptors.Set, opt *Options) error {
 	}
 	return nil
 }
+
+// Hits reports whether some rule counts by hits.
+func (w *wants) Hits() bool { return len(w.hits) > 0 }
 
 // resourceHits reports whether resources are counted down.
 func (w *wants) resourceHits(set *descriptors.Set, domain string) bool {
