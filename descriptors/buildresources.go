@@ -54,7 +54,7 @@ func (b *builder) resource(spec *ResourceSpec, d *domainBuilder) {
 	}) {
 		return
 	}
-	res.is = identity{res.method, res.text, &plain}
+	res.asks = &plain
 	counter, ok := b.counterName(spec, d, res, at)
 	if !ok || spec.Broken {
 		return
@@ -168,13 +168,13 @@ func (b *builder) counterName(spec *ResourceSpec, d *domainBuilder, res *resourc
 
 // resourceKey makes the resource's key, and checks that no other resource has it.
 func (b *builder) resourceKey(spec *ResourceSpec, d *domainBuilder, res *resource, at *spot) (string, bool) {
-	key, err := resourceKey(res.is.method, res.is.name, res.is.matcher, spec.HashLength)
+	key, err := resourceKey(res.method, res.text, res.asks, spec.HashLength)
 	if err != nil {
 		at.errorf("", "%v", err)
 		return "", false
 	}
 	if first := d.keys[key]; first != nil {
-		if sameResource(first.is, res.is) {
+		if sameResource(first, res) {
 			at.errorf("", "duplicate resource %s, first in %s:%d", key, first.place.File, first.place.Line)
 		} else {
 			at.errorf("", "the resource has the same key %s as a different one in %s:%d; set a larger hashLength",
@@ -209,9 +209,9 @@ func (b *builder) resourceIndex(d *domainBuilder) *resourceIndex {
 		params: map[string]bool{}, cutParams: d.cutParams.on(), asSent: d.asSent.on(),
 	}
 	for _, r := range d.resources {
-		if ix.cutParams && r.class != classRegex && r.class != classOperation && hasParams(r.is.name) {
+		if ix.cutParams && r.class != classRegex && r.class != classOperation && hasParams(r.text) {
 			b.atResource(r, false, "path %q: %s says that paths are compared without what follows a semicolon",
-				spell.Short(r.is.name), d.cutParams)
+				spell.Short(r.text), d.cutParams)
 		}
 		ix.add(r)
 	}
@@ -237,8 +237,7 @@ func (b *builder) resourceIndex(d *domainBuilder) *resourceIndex {
 func (b *builder) sameRequests(d *domainBuilder) {
 	first := map[string]*resource{}
 	for _, r := range d.resources {
-		encoding, _ := r.is.matcher.encode()
-		id := parts(r.method, fmt.Sprint(r.class), r.shape(), string(encoding))
+		id := parts(r.method, fmt.Sprint(r.class), r.shape(), string(r.asks.encode()))
 		if o := first[id]; o != nil {
 			b.atResource(r, true, "the resource never applies: the earlier %s in %s:%d matches the same requests",
 				o.rule.Resource, o.place.File, o.place.Line)

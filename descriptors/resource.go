@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,13 +37,6 @@ type Matcher struct {
 	Binding        string
 }
 
-// An identity is what distinguishes a resource from others: method, path or operation,
-// and what else it asks for.
-type identity struct {
-	method, name string
-	matcher      *Matcher
-}
-
 const (
 	defaultHashLength = 8
 	MaxHashLength     = 2 * sha256.Size
@@ -56,20 +48,15 @@ const (
 // digits (0 means 8, at most 64) of a SHA-256 over everything m says, in an
 // order of its own.
 func resourceKey(method, name string, m *Matcher, hashLength int) (string, error) {
-	if hashLength == 0 {
-		hashLength = defaultHashLength
-	}
+	hashLength = cmp.Or(hashLength, defaultHashLength)
 	if hashLength < 1 || hashLength > MaxHashLength {
 		return "", fmt.Errorf("hash length %d is outside 1 to %d", hashLength, MaxHashLength)
 	}
 	if len(method)+len(name) > maxResourceName {
 		return "", fmt.Errorf("method and name have %d bytes; at most %d are allowed", len(method)+len(name), maxResourceName)
 	}
-	encoding, err := m.encode()
-	if err != nil {
-		return "", err
-	}
-	key := strings.ToUpper(cmp.Or(method, "*")) + ":" + cmp.Or(name, "*")
+	key := cmp.Or(method, "*") + ":" + cmp.Or(name, "*")
+	encoding := m.encode()
 	if encoding == nil {
 		return key, nil
 	}
@@ -77,29 +64,14 @@ func resourceKey(method, name string, m *Matcher, hashLength int) (string, error
 	return key + ":" + hex.EncodeToString(sum[:])[:hashLength], nil
 }
 
-func sameResource(a, b identity) bool {
-	x, _ := a.matcher.encode()
-	y, _ := b.matcher.encode()
-	return strings.EqualFold(cmp.Or(a.method, "*"), cmp.Or(b.method, "*")) && cmp.Or(a.name, "*") == cmp.Or(b.name, "*") &&
-		string(x) == string(y)
+func sameResource(a, b *resource) bool {
+	return a.method == b.method && a.text == b.text && string(a.asks.encode()) == string(b.asks.encode())
 }
 
 // encode returns everything m says as parts with their lengths, so that no two
 // matchers run into the same bytes; nil if it says nothing.
-func (m *Matcher) encode() ([]byte, error) {
-	if m == nil {
-		return nil, nil
-	}
-	headers := make(map[string]Criterion, len(m.RequestHeaders))
-	for name, c := range m.RequestHeaders {
-		lower := strings.ToLower(name)
-		if _, ok := headers[lower]; ok {
-			return nil, fmt.Errorf("header %q is given twice; header names are the same in upper and lower case", lower)
-		}
-		headers[lower] = c
-	}
-	var b []byte
-	b = appendSection(b, "header", named(headers))
+func (m *Matcher) encode() (b []byte) {
+	b = appendSection(b, "header", named(m.RequestHeaders))
 	b = appendSection(b, "query", named(m.QueryParams))
 	b = appendSection(b, "path", named(m.PathParams))
 	b = appendSection(b, "allOf", conditions(m.AllOf))
@@ -110,7 +82,7 @@ func (m *Matcher) encode() ([]byte, error) {
 	if m.Binding != "" {
 		b = appendSection(b, "binding", []string{parts(m.Binding)})
 	}
-	return b, nil
+	return b
 }
 
 // appendSection appends a section's name, the number of its items, and the
@@ -125,16 +97,14 @@ func appendSection(b []byte, name string, items []string) []byte {
 	return append(b, strings.Join(items, "")...)
 }
 
-func named(m map[string]Criterion) []string {
-	var items []string
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		items = append(items, parts(name, m[name].Operator, m[name].Value))
+func named(m map[string]Criterion) (items []string) {
+	for name, c := range m {
+		items = append(items, parts(name, c.Operator, c.Value))
 	}
 	return items
 }
 
-func conditions(cs []Condition) []string {
-	var items []string
+func conditions(cs []Condition) (items []string) {
 	for _, c := range cs {
 		items = append(items, parts(c.Expression, c.Operator, c.Value))
 	}

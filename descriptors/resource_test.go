@@ -12,24 +12,23 @@ import (
 
 func TestResourceKey(t *testing.T) {
 	auth := map[string]descriptors.Criterion{"Authorization": {Operator: "equals", Value: "token"}}
+	header := map[string]descriptors.Criterion{"authorization": auth["Authorization"]} // as Build passes its name on
 	for _, tc := range []struct {
 		method, name string
 		m            *descriptors.Matcher
 		length       int
 		want         string // hashes: of "6:header1:113:authorization6:equals5:token" and the like
 	}{
-		{"GET", "/api/users", nil, 0, "GET:/api/users"},
-		{"get", "/api/users", &descriptors.Matcher{}, 0, "GET:/api/users"},
-		{"", "/api/users", nil, 0, "*:/api/users"},
-		{"*", "/api/users", nil, 0, "*:/api/users"},
-		{"GET", "", nil, 0, "GET:*"},
+		{"GET", "/api/users", &descriptors.Matcher{}, 0, "GET:/api/users"},
+		{"", "/api/users", &descriptors.Matcher{}, 0, "*:/api/users"},
+		{"GET", "", &descriptors.Matcher{}, 0, "GET:*"},
 		{"POST", "getUserDetails", &descriptors.Matcher{SOAPAction: "urn:get"}, 0, "POST:getUserDetails:2e493a09"},
-		{"GET", "/api/users", &descriptors.Matcher{RequestHeaders: auth}, 0, "GET:/api/users:79364071"},
-		{"GET", "/api/users", &descriptors.Matcher{RequestHeaders: auth}, 64,
+		{"GET", "/api/users", &descriptors.Matcher{RequestHeaders: header}, 0, "GET:/api/users:79364071"},
+		{"GET", "/api/users", &descriptors.Matcher{RequestHeaders: header}, 64,
 			"GET:/api/users:793640718fbc5a287ebf155b6bfe3a51b9bab58ae3b9d1b8779386eb8e41286b"},
 		{"GET", "/api/users", &descriptors.Matcher{QueryParams: auth}, 8, "GET:/api/users:6e471cb0"},
 		{"GET", "/api/users", &descriptors.Matcher{
-			RequestHeaders: auth, QueryParams: auth, PathParams: auth,
+			RequestHeaders: header, QueryParams: auth, PathParams: auth,
 			AllOf:      []descriptors.Condition{{"a", descriptors.Criterion{Operator: "gt", Value: "1"}}},
 			AnyOf:      []descriptors.Condition{{"b", descriptors.Criterion{Operator: "lt", Value: "2"}}},
 			SOAPAction: "s", Binding: "b",
@@ -61,16 +60,21 @@ func TestResourceKeyIgnoresWriting(t *testing.T) {
 			t.Fatal("the order of a map counts")
 		}
 	}
-	if key(descriptors.Matcher{RequestHeaders: map[string]descriptors.Criterion{"Authorization": {}}}) != key(
-		descriptors.Matcher{RequestHeaders: map[string]descriptors.Criterion{"authorization": {}}}) {
-		t.Error("the case of header names counts")
-	}
 	two := []descriptors.Condition{{"a", descriptors.Criterion{Operator: "", Value: "1"}},
 		{"b", descriptors.Criterion{Operator: "", Value: "2"}}}
 	back := slices.Clone(two)
 	slices.Reverse(back)
 	if key(descriptors.Matcher{AllOf: two}) != key(descriptors.Matcher{AllOf: back}) {
 		t.Error("the order of conditions counts")
+	}
+	var resources []string
+	for _, written := range []string{"{method: GET, path: /a, match: {headers: {Authorization: x}}}",
+		"{method: get, path: /a, match: {headers: {authorization: {value: x, operator: EqualTo}}}}"} {
+		rules := mustLoad(t, "domain: d\nresources:\n  - "+written+"\n").Rules()
+		resources = append(resources, rules[0].Resource)
+	}
+	if resources[0] != resources[1] {
+		t.Errorf("keys %q: the case of methods and header names, or an operator that is implied, counts", resources)
 	}
 }
 
@@ -106,10 +110,9 @@ func TestResourceKeyErrors(t *testing.T) {
 		length int
 		want   string
 	}{
-		{"/", nil, 65, "outside 1 to 64"},
-		{"/", nil, -1, "outside 1 to 64"},
-		{strings.Repeat("n", 2000), nil, 0, "at most 1024"},
-		{"/", &descriptors.Matcher{RequestHeaders: map[string]descriptors.Criterion{"a": {}, "A": {}}}, 0, "given twice"},
+		{"/", &descriptors.Matcher{}, 65, "outside 1 to 64"},
+		{"/", &descriptors.Matcher{}, -1, "outside 1 to 64"},
+		{strings.Repeat("n", 2000), &descriptors.Matcher{}, 0, "at most 1024"},
 	} {
 		if _, err := descriptors.ResourceKey("GET", tc.name, tc.m, tc.length); err == nil ||
 			!strings.Contains(err.Error(), tc.want) {

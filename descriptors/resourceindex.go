@@ -16,7 +16,7 @@ type resource struct {
 	order int
 
 	place Place
-	is    identity // what its key is made of
+	asks  *Matcher // the criteria in the one form that keys have
 }
 
 // A resourceIndex finds the resource for a request. It is immutable.
