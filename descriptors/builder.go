@@ -452,10 +452,3 @@ func (b *builder) references(body *Body, d *domainBuilder, path fmt.Stringer) {
 		}
 	}
 }
-
-// checkReplaces reports limits that replace what is not there, or each other.
-func (b *builder) checkReplaces() {
-	for _, p := range wrongReferences(b.refs) {
-		b.Add(p)
-	}
-}

@@ -15,12 +15,11 @@ type reference struct {
 // maxCircles bounds how many circles of replaces are reported.
 const maxCircles = 100
 
-// wrongReferences looks at the names of all limits together: those that are
+// checkReplaces looks at the names of all limits together: those that are
 // replaced must exist, and no limits may replace each other in a circle, since
 // then none of them would apply.
-func wrongReferences(refs []reference) []Problem {
-	var problems []Problem
-	names := map[[2]string]bool{}
+func (b *builder) checkReplaces() {
+	refs, names := b.refs, map[[2]string]bool{}
 	for _, r := range refs {
 		if r.from != "" {
 			names[[2]string{r.domain, r.from}] = true
@@ -36,7 +35,7 @@ func wrongReferences(refs []reference) []Problem {
 			p := r.place
 			p.Warning = true
 			p.Message = fmt.Sprintf("replaces %q, but no limit of the domain has this name", r.to)
-			problems = append(problems, p)
+			b.Add(p)
 		} else if r.from != "" {
 			from := [2]string{r.domain, r.from}
 			next[from] = append(next[from], r)
@@ -48,15 +47,14 @@ func wrongReferences(refs []reference) []Problem {
 			break
 		}
 		p := circle[0].place
-		var b strings.Builder
+		var text strings.Builder
 		for _, r := range circle {
-			fmt.Fprintf(&b, "%q replaces ", r.from)
+			fmt.Fprintf(&text, "%q replaces ", r.from)
 			delete(next, [2]string{r.domain, r.from})
 		}
-		p.Message = fmt.Sprintf("%s%q: limits that replace each other would all not apply", b.String(), circle[0].from)
-		problems = append(problems, p)
+		p.Message = fmt.Sprintf("%s%q: limits that replace each other would all not apply", &text, circle[0].from)
+		b.Add(p)
 	}
-	return problems
 }
 
 // findCircle returns the references of one circle in next, nil if none is
