@@ -213,6 +213,17 @@ func (s *Set) MetricLabel(r *Rule, entries []Entry) string {
 	if !r.Metric.Detailed && r.Metric.ValueAt == nil || len(r.ids) != len(entries) {
 		return r.Path
 	}
+	return r.label(entries)
+}
+
+// EntriesLabel returns the label of a descriptor that no rule is about, as [Set.MetricLabel]
+// writes it.
+func EntriesLabel(entries []Entry) string { return detailed.label(entries) }
+
+// detailed stands for a rule whose label has all values.
+var detailed = &Rule{Metric: MetricDetail{Detailed: true}}
+
+func (r *Rule) label(entries []Entry) string {
 	var b strings.Builder
 	for i := range entries {
 		if i > 0 {
@@ -226,22 +237,6 @@ func (s *Set) MetricLabel(r *Rule, entries []Entry) string {
 		default:
 			b.WriteString(r.ids[i])
 		}
-		if b.Len() > maxMetricLabel {
-			break
-		}
-	}
-	return cut(b.String(), maxMetricLabel)
-}
-
-// EntriesLabel returns the label of a descriptor that no rule is about, as [Set.MetricLabel]
-// writes it.
-func EntriesLabel(entries []Entry) string {
-	var b strings.Builder
-	for i := range entries {
-		if i > 0 {
-			b.WriteByte('.')
-		}
-		writeID(&b, entries[i].Key, entries[i].Value)
 		if b.Len() > maxMetricLabel {
 			break
 		}
