@@ -32,14 +32,10 @@ type node struct {
 
 // String is the place in the tree, as descriptors.Build names it.
 func (n *node) String() string {
-	id := n.key
-	if n.value != "" {
-		id += "_" + n.value
+	if n == nil {
+		return ""
 	}
-	if n.parent == nil {
-		return id
-	}
-	return n.parent.String() + "/" + id
+	return descriptors.TreePath(n.parent.String(), n.key, n.value)
 }
 
 func (t *translator) add(n *node, warning bool, format string, args ...any) {
