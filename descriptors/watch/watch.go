@@ -67,7 +67,7 @@ type Watcher struct {
 
 	newEvents func() (*fsnotify.Watcher, error)
 	// hand gets what was read, of Follow, which compiles nothing; else nil
-	hand func([]rulefile.Source, []files.Unreadable, error)
+	hand func([]rulefile.Source, error)
 
 	events   *fsnotify.Watcher // nil: only polling
 	folders  map[string]bool   // every change in these counts
@@ -238,7 +238,10 @@ func (w *Watcher) reload() {
 	}
 	w.seen = seen
 	if w.hand != nil {
-		w.hand(sources, failed, err)
+		if err == nil && len(failed) > 0 {
+			sources, err = nil, failed[0].Err
+		}
+		w.hand(sources, err)
 		return
 	}
 	if err != nil {
@@ -425,14 +428,6 @@ func (w *Watcher) below(path string, depth int) {
 // followed as a [Watcher] follows files of rules.
 func Follow(ctx context.Context, paths []string, log *slog.Logger, changed func([]rulefile.Source, error)) error {
 	w := New(paths, Options{Log: log})
-	w.hand = func(sources []rulefile.Source, failed []files.Unreadable, err error) {
-		if err == nil && len(failed) > 0 {
-			err = failed[0].Err
-		}
-		if err != nil {
-			sources = nil
-		}
-		changed(sources, err)
-	}
+	w.hand = changed
 	return w.Run(ctx)
 }
