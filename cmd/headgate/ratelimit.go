@@ -85,7 +85,7 @@ func (m *ratelimitMode) serve(cmd *cobra.Command) error {
 	log := m.conf.Logger(cmd.ErrOrStderr())
 	m.tell(log)
 	for _, v := range m.res.Environment { // which OpenTelemetry's packages read themselves
-		if err := os.Setenv(v.Name, v.Value); err != nil {
+		if err := os.Setenv(v.Name, v.Values[0]); err != nil {
 			return err
 		}
 	}
@@ -105,7 +105,7 @@ func (m *ratelimitMode) resolve(environ []string) error {
 		m.res, err = compat.Translate(environ, given)
 		var list []settings.Value
 		for _, s := range m.res.Settings {
-			list = append(list, settings.Value{Flag: s.Flag, Values: s.Values, From: origin(s.From)})
+			list = append(list, settings.Value{Flag: s.Name, Values: s.Values, From: origin(s.From)})
 		}
 		return list, err
 	})
@@ -143,7 +143,7 @@ func (m *ratelimitMode) origins() map[string]string {
 		}
 	}
 	for _, s := range m.res.Settings {
-		all[s.Flag] = origin(s.From)
+		all[s.Name] = origin(s.From)
 	}
 	return all
 }
@@ -169,7 +169,7 @@ func (m *ratelimitMode) print(out io.Writer) error {
 		fmt.Fprintf(&b, "%s: %s # %s\n", s.Flag, value, origins[s.Flag])
 	}
 	for _, v := range m.res.Environment {
-		fmt.Fprintf(&b, "# environment: %s # %s\n", strconv.Quote(v.Name+"="+v.Value), origin(v.From))
+		fmt.Fprintf(&b, "# environment: %s # %s\n", strconv.Quote(v.Name+"="+v.Values[0]), origin(v.From))
 	}
 	for _, w := range m.conf.Warnings {
 		fmt.Fprintln(&b, "# warning:", oneLine(w))
@@ -194,7 +194,7 @@ func (m *ratelimitMode) tell(log *slog.Logger) {
 		list = append(list, s.Flag+"="+strings.Join(s.Values, ","))
 	}
 	for _, v := range m.res.Environment {
-		list = append(list, v.Name+"="+v.Value)
+		list = append(list, v.Name+"="+v.Values[0])
 	}
 	log.Info("settings from the environment of envoyproxy/ratelimit", "settings", list)
 	for _, n := range m.res.Notes {

@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// A Setting is a value for a setting of headgate.
+// A Setting is a value for a setting of headgate, or for a variable of OpenTelemetry.
 type Setting struct {
-	Flag   string   // name of the setting, as its flag has it
+	Name   string   // of the setting, as its flag has it, or of the variable
 	Values []string // one, except for settings that may be repeated
 	From   []string // the variables that it was made of; none: the mode itself wants it
 }
@@ -23,7 +23,7 @@ type Setting struct {
 type Result struct {
 	Settings []Setting
 	// Environment has variables of OpenTelemetry, for which headgate has no settings.
-	Environment []Variable
+	Environment []Setting
 	Warnings    []string // what headgate does otherwise than the variables say
 	Notes       []string // what is good to know
 	Ignored     []string // names of variables that are set and have no effect
@@ -39,7 +39,9 @@ func Translate(environ []string, given func(flag string) bool) (*Result, error) 
 		t.warn("environment variable %s has no effect; did you mean %s?", name, similar(name))
 	}
 	for i := range mappings {
-		t.apply(&mappings[i], given)
+		if m := &mappings[i]; !given(m.name) {
+			t.res.Settings = t.apply(m, t.res.Settings)
+		}
 	}
 	t.traces()
 	slices.Sort(t.res.Ignored)
@@ -90,23 +92,20 @@ func (t *translation) readVariables() {
 	}
 }
 
-// apply makes one setting.
-func (t *translation) apply(m *mapping, given func(string) bool) {
-	if given(m.flag) {
-		return
-	}
+// apply adds what a row makes to a list.
+func (t *translation) apply(m *mapping, to []Setting) []Setting {
 	before := len(t.errs)
 	list := m.make(t)
 	if list == nil || len(t.errs) > before {
-		return
+		return to
 	}
-	s := Setting{Flag: m.flag, Values: list}
+	s := Setting{Name: m.name, Values: list}
 	for _, name := range m.from {
 		if t.set(name) {
 			s.From = append(s.From, name)
 		}
 	}
-	t.res.Settings = append(t.res.Settings, s)
+	return append(to, s)
 }
 
 func (t *translation) warn(format string, args ...any) {

@@ -27,7 +27,7 @@ func mkdir(t *testing.T, dir string) {
 func flags(r *Result) map[string]string {
 	m := map[string]string{}
 	for _, s := range r.Settings {
-		m[s.Flag] = strings.Join(s.Values, "|")
+		m[s.Name] = strings.Join(s.Values, "|")
 	}
 	return m
 }
@@ -339,8 +339,8 @@ func TestGivenSettingsAreLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range res.Settings {
-		if s.Flag == "backend" || s.Flag == "rules" || s.Flag == "http" {
-			t.Errorf("--%s is set", s.Flag)
+		if s.Name == "backend" || s.Name == "rules" || s.Name == "http" {
+			t.Errorf("--%s is set", s.Name)
 		}
 	}
 }
@@ -388,9 +388,9 @@ func TestTablesFitTogether(t *testing.T) {
 			at, ok := byName[name]
 			switch {
 			case !ok:
-				t.Errorf("--%s is made of %s, which is not in the table", mappings[i].flag, name)
+				t.Errorf("--%s is made of %s, which is not in the table", mappings[i].name, name)
 			case Variables[at].Effect != Mapped:
-				t.Errorf("--%s is made of %s, which the table says has the effect %d", mappings[i].flag, name,
+				t.Errorf("--%s is made of %s, which the table says has the effect %d", mappings[i].name, name,
 					Variables[at].Effect)
 			}
 		}
@@ -412,7 +412,7 @@ func TestTablesFitTogether(t *testing.T) {
 	if len(byName) != len(Variables) {
 		t.Error("a variable has two rows")
 	}
-	if !slices.ContainsFunc(mappings, func(m mapping) bool { return m.flag == "services" && m.from == nil }) {
+	if !slices.ContainsFunc(mappings, func(m mapping) bool { return m.name == "services" && m.from == nil }) {
 		t.Error("the port of other services, which the reference does not have, is open")
 	}
 }
@@ -448,7 +448,7 @@ func TestTracesBecomeVariablesOfOpenTelemetry(t *testing.T) {
 		}
 		var got []string
 		for _, v := range res.Environment {
-			got = append(got, v.Name+"="+v.Value)
+			got = append(got, v.Name+"="+v.Values[0])
 		}
 		if strings.Join(got, " ") != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", c.env, strings.Join(got, " "), c.want)

@@ -8,11 +8,12 @@ import (
 	"strings"
 )
 
-// A mapping is a row of the table of settings: which variables of the reference make it, and how.
+// A mapping is a row of the table of settings, or of that of OpenTelemetry's variables: which variables of the reference
+// make it, and how.
 type mapping struct {
-	flag string
+	name string // as [Setting] has it
 	from []string
-	make func(t *translation) []string // nil: the setting keeps headgate's default
+	make func(t *translation) []string // nil: the setting keeps headgate's default, and the variable stays as it is
 }
 
 // mappings are the settings of headgate that this mode sets. Those without variables are what the
@@ -102,7 +103,7 @@ var mappings = []mapping{
 func Makes(variable string) (names []string) {
 	for i := range mappings {
 		if slices.Contains(mappings[i].from, variable) {
-			names = append(names, "--"+mappings[i].flag)
+			names = append(names, "--"+mappings[i].name)
 		}
 	}
 	for i := range exports {

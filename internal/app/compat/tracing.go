@@ -5,34 +5,18 @@ import (
 	"strings"
 )
 
-// A Variable is a variable of OpenTelemetry that has the meaning of the reference's.
-type Variable struct {
-	Name, Value string
-	From        []string // the variables that it was made of
-}
-
 // ownExporter is a variable that the reference does not read, and headgate does: who sets it says
 // by OpenTelemetry's variables what is traced.
 const ownExporter = "OTEL_TRACES_EXPORTER"
 
-// An export is a row of the table of OpenTelemetry's variables that are made of the reference's,
-// which beat them, as they do there.
-type export struct {
-	name string
-	from []string
-	make func(t *translation) string // empty: the variable stays as it is
-}
-
-var exports = []export{
-	{ownExporter, []string{"TRACING_ENABLED"}, func(*translation) string { return "otlp" }},
+// exports are OpenTelemetry's variables that are made of the reference's, which beat them, as they do there.
+var exports = []mapping{
+	{ownExporter, []string{"TRACING_ENABLED"}, always("otlp")},
 	{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", []string{"TRACING_EXPORTER_PROTOCOL"}, exportProtocol},
-	{"OTEL_SERVICE_NAME", []string{"TRACING_SERVICE_NAME"},
-		func(t *translation) string { return t.text("TRACING_SERVICE_NAME") }},
+	{"OTEL_SERVICE_NAME", []string{"TRACING_SERVICE_NAME"}, copy1("TRACING_SERVICE_NAME")},
 	{attributes, []string{"TRACING_SERVICE_NAMESPACE", "TRACING_SERVICE_INSTANCE_ID"}, exportAttributes},
-	{"OTEL_TRACES_SAMPLER", []string{"TRACING_SAMPLING_RATE"},
-		func(*translation) string { return "parentbased_traceidratio" }},
-	{"OTEL_TRACES_SAMPLER_ARG", []string{"TRACING_SAMPLING_RATE"},
-		func(t *translation) string { return t.text("TRACING_SAMPLING_RATE") }},
+	{"OTEL_TRACES_SAMPLER", []string{"TRACING_SAMPLING_RATE"}, always("parentbased_traceidratio")},
+	{"OTEL_TRACES_SAMPLER_ARG", []string{"TRACING_SAMPLING_RATE"}, copy1("TRACING_SAMPLING_RATE")},
 }
 
 const attributes = "OTEL_RESOURCE_ATTRIBUTES"
@@ -49,35 +33,24 @@ func (t *translation) traces() {
 	}
 	t.note("TRACING_ENABLED: the trace of a call comes by W3C Trace Context (traceparent); B3 headers are not read")
 	for i := range exports {
-		e := &exports[i]
-		value := e.make(t)
-		if value == "" {
-			continue
-		}
-		v := Variable{Name: e.name, Value: value}
-		for _, name := range e.from {
-			if t.set(name) {
-				v.From = append(v.From, name)
-			}
-		}
-		t.res.Environment = append(t.res.Environment, v)
+		t.res.Environment = t.apply(&exports[i], t.res.Environment)
 	}
 }
 
-func exportProtocol(t *translation) string {
+func exportProtocol(t *translation) []string {
 	switch protocol := t.text("TRACING_EXPORTER_PROTOCOL"); protocol {
 	case "http":
-		return "http/protobuf"
+		return []string{"http/protobuf"}
 	case "grpc":
-		return "grpc"
+		return []string{"grpc"}
 	default:
 		t.failf("TRACING_EXPORTER_PROTOCOL", "must be http or grpc, not %q", protocol)
-		return ""
+		return nil
 	}
 }
 
 // exportAttributes adds to the attributes that there are; of two with one name the last one counts.
-func exportAttributes(t *translation) string {
+func exportAttributes(t *translation) []string {
 	var list []string
 	if there := t.otel[attributes]; there != "" {
 		list = append(list, there)
@@ -91,7 +64,7 @@ func exportAttributes(t *translation) string {
 		}
 	}
 	if len(list) == before {
-		return ""
+		return nil
 	}
-	return strings.Join(list, ",")
+	return []string{strings.Join(list, ",")}
 }
