@@ -130,12 +130,6 @@ func (c *Admin) settings() []settings.Setting {
 // jwtSettings returns the rows of the table for JWTs.
 func (c *Admin) jwtSettings() []settings.Setting {
 	complete := func() bool { return (c.JWKS != "") == (c.Issuer != "") && (c.JWKS != "") == (c.Audience != "") }
-	leeway := func(d time.Duration) error {
-		if d > 5*time.Minute {
-			return fmt.Errorf("%v is not between 0 and 5m", d)
-		}
-		return nil
-	}
 	return []settings.Setting{
 		settings.Row("admin-jwks", &c.JWKS, "",
 			"`file or https URL` with the public keys (JWKS) of JWTs that do in the place of a token, signed by "+
@@ -149,7 +143,7 @@ func (c *Admin) jwtSettings() []settings.Setting {
 			"`audience` (aud) that such JWTs must have",
 			settings.Want(complete, "needs --admin-jwks and --admin-jwt-issuer")),
 		settings.Row("admin-jwt-leeway", &c.Leeway, 30*time.Second,
-			"how much the clocks of issuers may differ", settings.Check(leeway)),
+			"how much the clocks of issuers may differ", settings.AtMost(5*time.Minute)),
 	}
 }
 
