@@ -10,14 +10,8 @@ func (l *loader) policy(f fields, t *twig, r *descriptors.Body) {
 	l.failures(f, t, &r.OnBackendError, &r.OnOverload)
 	choose(l, f, t, "charge", descriptors.Charges(), &r.Charge)
 	choose(l, f, t, "overflow", descriptors.Overflows(), &r.Overflow)
-	if n := f.get("max_debt"); n != nil {
-		if most, ok := l.integer(n, t, "max_debt", 1, limit.MaxUnits); ok {
-			r.MaxDebt = most
-		}
-	}
-	if n := f.get("max_keys"); n != nil {
-		r.MaxKeys, _ = l.integer(n, t, "max_keys", 1, descriptors.MaxKeys)
-	}
+	r.MaxDebt, _ = l.integer(f.get("max_debt"), t, "max_debt", 1, limit.MaxUnits)
+	r.MaxKeys, _ = l.integer(f.get("max_keys"), t, "max_keys", 1, descriptors.MaxKeys)
 	r.Reserve = l.reserve(f, t)
 	if n := f.get("response"); n != nil {
 		if f, ok := l.fields(n, levelResponse, t); ok {
@@ -35,10 +29,8 @@ func (l *loader) failures(f fields, t *twig, onError, onOverload *descriptors.Fa
 
 // choose reads a choice by its name: the first of names is that of 1.
 func choose[T ~uint8](l *loader, f fields, t *twig, field string, names []string, to *T) {
-	if n := f.get(field); n != nil {
-		if i, ok := l.word(n, t, field, names...); ok {
-			*to = T(i + 1)
-		}
+	if i, ok := l.word(f.get(field), t, field, names...); ok {
+		*to = T(i + 1)
 	}
 }
 
@@ -46,11 +38,9 @@ func choose[T ~uint8](l *loader, f fields, t *twig, field string, names []string
 // places.
 func (l *loader) answer(f fields, t *twig, places *descriptors.Fields) (content string, headers []descriptors.Header) {
 	*places = append(*places, written(f)...)
-	if n := f.get("content"); n != nil {
-		content, _ = l.text(n, t, "content")
-	}
+	content, _ = l.text(f.get("content"), t, "content")
 	n := f.get("headers")
-	if n == nil || isNull(n) {
+	if isNull(n) {
 		return content, nil
 	}
 	pairs, _ := l.mapping(n, t, "headers")

@@ -57,9 +57,7 @@ func (l *loader) limitsOf(f fields, t *twig, r *descriptors.Body) (byValue bool)
 // limitSpec begins a limit with its name and what it replaces.
 func (l *loader) limitSpec(n *yaml.Node, f fields, t *twig) descriptors.LimitSpec {
 	spec := descriptors.LimitSpec{Place: l.place(n), Fields: written(f), Replaces: l.replaces(f.get("replaces"), t)}
-	if n := f.get("name"); n != nil {
-		spec.Name, _ = l.text(n, t, "name")
-	}
+	spec.Name, _ = l.text(f.get("name"), t, "name")
 	return spec
 }
 
@@ -82,7 +80,7 @@ func (l *loader) rateLimit(n *yaml.Node, t *twig, r *descriptors.Body) {
 		}
 		spec.Figures.Algorithm, spec.Figures.Window = limit.FixedWindow, l.unit(n, f, t)
 		count := f.get("requests_per_unit")
-		if count == nil || isNull(count) {
+		if isNull(count) {
 			l.errorf(n, t, "rate_limit has no requests_per_unit; write 0 to refuse everything, or unlimited: true")
 			return
 		}
@@ -112,7 +110,7 @@ func (l *loader) share(f fields, t *twig) (share int64) {
 
 // unlimited reports what contradicts unlimited: true.
 func (l *loader) unlimited(f fields, t *twig) {
-	if n := f.get("unit"); n != nil && !isNull(n) && n.Value != "" {
+	if n := f.get("unit"); !isNull(n) && n.Value != "" {
 		l.errorf(n, t, "unlimited and unit contradict each other")
 	}
 	if n := f.get("unit_multiplier"); n != nil {
@@ -138,7 +136,7 @@ func (l *loader) unit(parent *yaml.Node, f fields, t *twig) time.Duration {
 		}
 	}
 	n := f.get("unit")
-	if n == nil || isNull(n) {
+	if isNull(n) {
 		l.errorf(parent, t, "rate_limit has no unit; it must be %s", spell.OneOf(units.Names()))
 		return 0
 	}

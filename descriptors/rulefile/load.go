@@ -147,7 +147,7 @@ func (l *loader) items(n *yaml.Node, apart *yamlfile.List, t *twig, what string,
 		if wrong != nil {
 			l.Add(descriptors.Problem{File: l.file, Line: wrong.Line, Message: wrong.Message})
 		}
-	case n != nil && !isNull(n):
+	case !isNull(n):
 		l.list(n, t, what, each)
 	}
 }
@@ -171,10 +171,10 @@ func (l *loader) parse(data []byte) (*yaml.Node, bool) {
 	case wrong != nil:
 		l.Add(descriptors.Problem{File: l.file, Line: wrong.Line, Message: wrong.Message})
 		return nil, false
-	case doc == nil || isNull(doc):
+	case isNull(doc):
 		l.errorf(nil, nil, "the file is empty; it must start with %s", l.begins)
 		return nil, false
-	case more != nil && !isNull(more):
+	case !isNull(more):
 		l.errorf(more, nil, "a second YAML document; put it into another file")
 		return nil, false
 	}

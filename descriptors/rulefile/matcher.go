@@ -32,20 +32,20 @@ func (r *matchReader) read(f fields) {
 		{[2]string{"pathParams"}, &r.m.PathParams},
 	} {
 		for _, name := range kind.names {
-			if n := f.get(name); n != nil && !isNull(n) {
+			if n := f.get(name); !isNull(n) {
 				r.named(n, name, kind.to)
 			}
 		}
 	}
 	for _, name := range []string{"formParams", "requestBody"} {
-		if n := f.get(name); n != nil && !isNull(n) {
+		if n := f.get(name); !isNull(n) {
 			r.unseen(n, name)
 		}
 	}
-	if n := f.get("allOf"); n != nil && !isNull(n) {
+	if n := f.get("allOf"); !isNull(n) {
 		r.expressions(n, "allOf", &r.m.AllOf)
 	}
-	if n := f.get("anyOf"); n != nil && !isNull(n) {
+	if n := f.get("anyOf"); !isNull(n) {
 		r.expressions(n, "anyOf", &r.m.AnyOf)
 	}
 	r.soap(f.get("soapAction"), "soapAction", &r.m.SOAPAction)
@@ -54,7 +54,7 @@ func (r *matchReader) read(f fields) {
 
 // soap reads a field that requests must equal.
 func (r *matchReader) soap(n *yaml.Node, what string, to *string) {
-	if n == nil || isNull(n) {
+	if isNull(n) {
 		return
 	}
 	s, ok := r.l.text(n, r.t, what)
@@ -134,7 +134,7 @@ func (r *matchReader) conditionOf(n *yaml.Node, f fields, what string) (c descri
 
 // value reads the value that a criterion compares with.
 func (r *matchReader) value(n, value *yaml.Node, c descriptors.Criterion, what string) descriptors.Criterion {
-	if value == nil || isNull(value) {
+	if isNull(value) {
 		r.errorf(n, "%s has no value; for whether it is there at all write {operator: Exists} or NotExists", what)
 		return c
 	}

@@ -228,16 +228,15 @@ func (l *loader) spend(n *yaml.Node, t *twig) bool {
 
 // follow returns what n stands for, if it is an alias.
 func (l *loader) follow(n *yaml.Node) *yaml.Node {
-	for i := 0; n.Kind == yaml.AliasNode && n.Alias != nil && i < maxAliases; i++ {
+	for i := 0; n != nil && n.Kind == yaml.AliasNode && n.Alias != nil && i < maxAliases; i++ {
 		n = n.Alias
 	}
 	return n
 }
 
-// text returns a scalar as written: 404 and true are text as well.
+// text returns a scalar as written: 404 and true are text as well. It is empty if n is nil.
 func (l *loader) text(n *yaml.Node, t *twig, what string) (string, bool) {
-	n = l.follow(n)
-	if isNull(n) {
+	if n = l.follow(n); isNull(n) {
 		return "", true
 	}
 	if n.Kind != yaml.ScalarNode {
@@ -257,10 +256,10 @@ func (l *loader) text(n *yaml.Node, t *twig, what string) (string, bool) {
 	return n.Value, true
 }
 
-// word returns the one of words that n says, as an index.
+// word returns the one of words that n says, as an index; false if n is nil.
 func (l *loader) word(n *yaml.Node, t *twig, what string, words ...string) (int, bool) {
 	s, ok := l.text(n, t, what)
-	if !ok {
+	if n == nil || !ok {
 		return 0, false
 	}
 	if i := slices.Index(words, s); i >= 0 {
@@ -273,7 +272,7 @@ func (l *loader) word(n *yaml.Node, t *twig, what string, words ...string) (int,
 
 // boolean accepts what YAML 1.1 calls true and false, as the reference does.
 func (l *loader) boolean(n *yaml.Node, t *twig, what string) bool {
-	if n == nil || isNull(n) {
+	if isNull(n) {
 		return false
 	}
 	if n.Kind == yaml.ScalarNode && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
@@ -288,8 +287,11 @@ func (l *loader) boolean(n *yaml.Node, t *twig, what string) bool {
 	return false
 }
 
-// integer returns a whole number from least to most.
+// integer returns a whole number from least to most; 0 and false if n is nil.
 func (l *loader) integer(n *yaml.Node, t *twig, what string, least, most int64) (int64, bool) {
+	if n == nil {
+		return 0, false
+	}
 	if n.Kind == yaml.ScalarNode {
 		switch n.ShortTag() {
 		case "!!int":
@@ -393,11 +395,12 @@ func (l *loader) peek(n *yaml.Node, key string) string {
 // maxPeeked bounds what problems are called by, in bytes.
 const maxPeeked = 1024
 
+// isNull reports whether a node says nothing, or is not there.
 func isNull(n *yaml.Node) bool {
-	if n.Kind == yaml.DocumentNode {
+	if n != nil && n.Kind == yaml.DocumentNode {
 		return len(n.Content) == 0 || isNull(n.Content[0])
 	}
-	return n.Kind == 0 || n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null"
+	return n == nil || n.Kind == 0 || n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null"
 }
 
 // describe says what a node is, for problems.

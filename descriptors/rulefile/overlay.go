@@ -86,7 +86,7 @@ func (l *loader) overlay(s *Source, most int) (entries []OverlayEntry) {
 		return nil
 	}
 	list := f.get("overlay")
-	if list == nil || isNull(list) {
+	if isNull(list) {
 		l.errorf(root, nil, "the file has no overlay; start it with `overlay:` and a list of entries")
 		return nil
 	}
@@ -134,9 +134,7 @@ func (l *loader) overlayEntry(n *yaml.Node, f fields) OverlayEntry {
 			e.LocalShare, _ = l.integer(s, nil, "local_share", 2, limit.MaxUnits)
 		}
 	}
-	if n := f.get("max_keys"); n != nil {
-		e.MaxKeys, _ = l.integer(n, nil, "max_keys", 1, descriptors.MaxKeys)
-	}
+	e.MaxKeys, _ = l.integer(f.get("max_keys"), nil, "max_keys", 1, descriptors.MaxKeys)
 	e.Reserve = l.reserve(f, nil)
 	l.failures(f, nil, &e.OnBackendError, &e.OnOverload)
 	return e
@@ -157,9 +155,7 @@ func (l *loader) overlayWindow(f fields) (window time.Duration, times int64) {
 		}
 		return d, 0
 	}
-	if m != nil {
-		times, _ = l.integer(m, nil, "unit_multiplier", 1, int64(limit.MaxWindow/time.Second))
-	}
+	times, _ = l.integer(m, nil, "unit_multiplier", 1, int64(limit.MaxWindow/time.Second))
 	return 0, times
 }
 

@@ -8,7 +8,7 @@ import (
 
 // replaces reads the names that a limit replaces.
 func (l *loader) replaces(n *yaml.Node, t *twig) (names []descriptors.Replaced) {
-	if n == nil || isNull(n) {
+	if isNull(n) {
 		return nil
 	}
 	l.list(n, t, "replaces", func(e *yaml.Node) {
@@ -16,13 +16,9 @@ func (l *loader) replaces(n *yaml.Node, t *twig) (names []descriptors.Replaced) 
 		if !ok {
 			return
 		}
-		name := ""
-		if v := f.get("name"); v != nil {
-			if name, ok = l.text(v, t, "name"); !ok {
-				return
-			}
+		if name, ok := l.text(f.get("name"), t, "name"); ok {
+			names = append(names, descriptors.Replaced{Name: name, Place: l.place(e)})
 		}
-		names = append(names, descriptors.Replaced{Name: name, Place: l.place(e)})
 	})
 	return names
 }

@@ -11,11 +11,9 @@ import (
 // readStyle reads the file's top level but for its domain and rules.
 func (l *loader) readStyle(f fields) {
 	l.style = fileStyle{hashLength: l.opt.HashLength}
-	if n := f.get("plugin"); n != nil {
-		plugins := []string{"rest", "soap"}
-		if i, ok := l.word(n, nil, "plugin", plugins...); ok {
-			l.style.plugin = plugins[i]
-		}
+	plugins := []string{"rest", "soap"}
+	if i, ok := l.word(f.get("plugin"), nil, "plugin", plugins...); ok {
+		l.style.plugin = plugins[i]
 	}
 	if n := f.get("hashLength"); n != nil {
 		length, _ := l.integer(n, nil, "hashLength", 1, descriptors.MaxHashLength)
@@ -29,9 +27,6 @@ func (l *loader) readStyle(f fields) {
 // switchOf reads a field with two values, of which the second one is on; nil if the file does not have it.
 func (l *loader) switchOf(f fields, t *twig, name, off, on string) *descriptors.Switch {
 	n := f.get(name)
-	if n == nil {
-		return nil
-	}
 	i, ok := l.word(n, t, name, off, on)
 	if !ok {
 		return nil
@@ -59,9 +54,7 @@ func (l *loader) resource(n *yaml.Node, d *twig) *descriptors.ResourceSpec {
 	r.Broken = !l.Clean(func() {
 		l.resourceName(n, f, t, r)
 		usable = l.matcher(f, t, r)
-		if n := f.get("name"); n != nil {
-			r.Name, _ = l.text(n, t, "name")
-		}
+		r.Name, _ = l.text(f.get("name"), t, "name")
 	})
 	l.resourceRule(f, t, &r.Body)
 	if !usable && !r.Broken {
@@ -105,9 +98,7 @@ func (l *loader) resourceName(n *yaml.Node, f fields, t *twig, r *descriptors.Re
 		name string
 		to   *string
 	}{{"method", &r.Method}, {"path", &r.Path}, {"operation", &r.Operation}} {
-		if n := f.get(v.name); n != nil {
-			*v.to, _ = l.text(n, t, v.name)
-		}
+		*v.to, _ = l.text(f.get(v.name), t, v.name)
 	}
 	path, operation := f.get("path"), f.get("operation")
 	r.SOAP = operation != nil || l.style.plugin == "soap" ||
@@ -135,7 +126,7 @@ func (l *loader) matcher(f fields, t *twig, res *descriptors.ResourceSpec) (usab
 		}
 	}
 	r.read(f)
-	if n := f.get("match"); n != nil && !isNull(n) {
+	if n := f.get("match"); !isNull(n) {
 		if m, ok := l.fields(n, levelMatch, t); ok {
 			r.read(m)
 		}

@@ -39,7 +39,7 @@ func (l *loader) rule(n *yaml.Node, parent *twig) *descriptors.RuleSpec {
 	r.CountByValue = l.limitsOf(f, t, &r.Body)
 	l.concurrencyOf(f, t, &r.Body)
 	below := f.get("descriptors")
-	leaf := below == nil || isNull(below) || below.Kind == yaml.SequenceNode && len(below.Content) == 0
+	leaf := isNull(below) || below.Kind == yaml.SequenceNode && len(below.Content) == 0
 	l.pointless(f, t, &r.Body)
 	if leaf && !f.limits() {
 		l.exempts(n, t, exemptsAll)
@@ -47,7 +47,7 @@ func (l *loader) rule(n *yaml.Node, parent *twig) *descriptors.RuleSpec {
 			l.warnf(f.get("value_to_metric"), t, "value_to_metric has no effect: neither the rule nor one below it has a limit")
 		}
 	}
-	if below != nil && !isNull(below) {
+	if !isNull(below) {
 		l.list(below, t, "descriptors", func(n *yaml.Node) {
 			if s := l.rule(n, t); s != nil {
 				r.Rules = append(r.Rules, s)
@@ -93,7 +93,7 @@ func (l *loader) modes(f fields, t *twig, r *descriptors.Body) {
 	r.Quota = l.boolean(f.get("quota_mode"), t, "quota_mode")
 	r.DetailedMetric = l.boolean(f.get("detailed_metric"), t, "detailed_metric")
 	n := f.get("metadata")
-	if n == nil || isNull(n) {
+	if isNull(n) {
 		return
 	}
 	if n.Kind != yaml.MappingNode {

@@ -42,10 +42,8 @@ func (l *loader) lease(f fields, t *twig, c *descriptors.ConcurrencySpec) {
 	if n := f.get("lease_ttl"); n != nil {
 		c.LeaseTTL = l.duration(n, t, "lease_ttl")
 	}
-	if n := f.get("release"); n != nil {
-		i, _ := l.word(n, t, "release", "lease", "hits")
-		c.ByHits = i == 1
-	}
+	i, _ := l.word(f.get("release"), t, "release", "lease", "hits")
+	c.ByHits = i == 1
 	if n := f.get("reject_hold"); n != nil {
 		hold := l.duration(n, t, "reject_hold")
 		c.Hold = &hold
@@ -60,15 +58,13 @@ func (l *loader) tier(n *yaml.Node, t *twig) descriptors.TierSpec {
 		return tier
 	}
 	tier.Fields = written(f)
-	if v := f.get("name"); v != nil {
-		tier.Name, _ = l.text(v, t, "name")
-	}
+	tier.Name, _ = l.text(f.get("name"), t, "name")
 	if v := f.get("threshold"); v != nil {
 		tier.Threshold, _ = l.number(v, t, "threshold")
 	} else {
 		l.errorf(n, t, "the tier has no threshold; write how many requests may be in flight before it applies")
 	}
-	if v := f.get("response"); v != nil && !isNull(v) {
+	if v := f.get("response"); !isNull(v) {
 		l.tierResponse(v, t, &tier)
 	} else {
 		l.errorf(n, t, "the tier has no response; give it a statusCode or a delay")
