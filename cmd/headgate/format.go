@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -53,14 +52,6 @@ func complete(cmd *cobra.Command, flag string, values ...string) {
 	}
 }
 
-const formatUsage = "how to print the answer"
-
-// defineFormats defines --format by what writes each format. The default is text.
-func defineFormats[F any](cmd *cobra.Command, writers map[string]F) *enum {
-	others := slices.DeleteFunc(slices.Sorted(maps.Keys(writers)), func(name string) bool { return name == "text" })
-	return defineEnum(cmd, "format", formatUsage, append([]string{"text"}, others...)...)
-}
-
 // completeSettings makes shells complete the settings that take one of several words.
 func completeSettings(cmd *cobra.Command) {
 	for _, s := range config.Settings().Rows {
@@ -86,8 +77,10 @@ func completeBackend(cmd *cobra.Command) {
 // A format is how a command prints its answer.
 type format struct{ *enum }
 
-func defineFormat(cmd *cobra.Command) *format {
-	return &format{defineEnum(cmd, "format", formatUsage, "text", "json")}
+// defineFormat adds --format: text, json, or others that the command has.
+func defineFormat(cmd *cobra.Command, others ...string) *format {
+	formats := append([]string{"text", "json"}, others...)
+	return &format{defineEnum(cmd, "format", "how to print the answer", formats...)}
 }
 
 func (f *format) json() bool { return f.value == "json" }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/files"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/app/replay"
@@ -25,9 +24,8 @@ type replayFlags struct {
 	from, to            string
 	warm, hold, reorder string
 	allow, page         string
-	format              *enum
+	format              *format
 	allowed             replay.Allowance
-	write               func(io.Writer, *replay.Report) error
 	reorderGiven        bool
 }
 
@@ -68,10 +66,7 @@ and 2 if a file cannot be read.`,
 				f.Progress("", 0, 0, 0)
 			}
 			if err != nil {
-				if errors.As(err, new(*replay.InputError)) {
-					return wrongInput(err)
-				}
-				return err
+				return wrongInput(err)
 			}
 			return f.finish(cmd.OutOrStdout(), report)
 		},
@@ -106,13 +101,12 @@ func (f *replayFlags) define(cmd *cobra.Command) {
 	fs.IntVar(&f.MaxKeys, "max-keys", 1_000_000, "`number` of counters to keep")
 	fs.StringVar(&f.allow, "allow", "newly-refused=0", "what may be refused that was not before: newly-refused=N or "+
 		"newly-refused=N% of the requests")
-	f.format = defineFormats(cmd, replay.Formats)
+	f.format = defineFormat(cmd)
 	fs.StringVar(&f.page, "html", "", "also write a page with curves to this `file`")
 }
 
 // read reads the flags' values, and the rules.
 func (f *replayFlags) read() (err error) {
-	f.write = replay.Formats[f.format.value]
 	if f.allowed, err = replay.ParseAllowance(f.allow); err != nil {
 		return fmt.Errorf("--allow: %w", err)
 	}
@@ -144,30 +138,20 @@ func (f *replayFlags) read() (err error) {
 			return fmt.Errorf("--%s: %q is not a time such as 2026-01-31T12:00:00Z", t.name, t.text)
 		}
 	}
-	if f.New, err = readRules(f.rules); err != nil {
+	if f.New, _, err = files.Load(f.rules, rulefile.Options{}); err != nil {
 		return fmt.Errorf("--rules: %w", err)
 	}
 	if len(f.against) > 0 {
-		if f.Old, err = readRules(f.against); err != nil {
+		if f.Old, _, err = files.Load(f.against, rulefile.Options{}); err != nil {
 			return fmt.Errorf("--against: %w", err)
 		}
 	}
 	return nil
 }
 
-// readRules reads rules as serve does.
-func readRules(paths []string) (*descriptors.Set, error) {
-	none := func(*descriptors.Set) []descriptors.Problem { return nil }
-	set, problems, err := files.Check(paths, rulefile.Options{}, none)
-	if err == nil && set == nil {
-		err = files.ProblemsError(problems)
-	}
-	return set, err
-}
-
 // finish writes the report. The error is the exit code, if too much is refused.
 func (f *replayFlags) finish(out io.Writer, r *replay.Report) error {
-	if err := f.write(out, r); err != nil {
+	if err := replay.WriteText(f.format.writer(out, r), r); err != nil {
 		return err
 	}
 	if f.page != "" {

@@ -11,7 +11,7 @@ import (
 )
 
 func testCommand() *cobra.Command {
-	var format *enum
+	var format *format
 	var filter string
 	cmd := &cobra.Command{
 		Use:   "test FILE…",
@@ -38,7 +38,11 @@ one cannot be read. docs/change.md has the fields of steps.`,
 			if ran == 0 {
 				return wrongInput(fmt.Errorf("no test has %q in its name", filter))
 			}
-			if err := ruletest.Formats[format.value](cmd.OutOrStdout(), results); err != nil {
+			write := ruletest.WriteText
+			if format.value == "junit" {
+				write = ruletest.WriteJUnit
+			}
+			if err := write(format.writer(cmd.OutOrStdout(), results), results); err != nil {
 				return err
 			}
 			if !good {
@@ -47,7 +51,7 @@ one cannot be read. docs/change.md has the fields of steps.`,
 			return nil
 		},
 	}
-	format = defineFormats(cmd, ruletest.Formats)
+	format = defineFormat(cmd, "junit")
 	cmd.Flags().StringVar(&filter, "run", "", "run only the tests with this `text` in their names")
 	return cmd
 }

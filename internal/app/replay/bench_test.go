@@ -119,10 +119,9 @@ func write(tb testing.TB, name, text string) {
 
 func readSet(tb testing.TB, paths ...string) *descriptors.Set {
 	tb.Helper()
-	none := func(*descriptors.Set) []descriptors.Problem { return nil }
-	set, problems, err := files.Check(paths, rulefile.Options{}, none)
-	if err != nil || set == nil {
-		tb.Fatal(err, problems)
+	set, _, err := files.Load(paths, rulefile.Options{})
+	if err != nil {
+		tb.Fatal(err)
 	}
 	return set
 }

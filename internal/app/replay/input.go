@@ -33,13 +33,6 @@ type BadLine struct {
 
 func (b BadLine) String() string { return fmt.Sprintf("%s:%d: %s", b.File, b.Line, b.Error) }
 
-// An InputError says what is wrong with the input.
-type InputError struct{ text string }
-
-func (e *InputError) Error() string { return e.text }
-
-func wrong(format string, args ...any) error { return &InputError{fmt.Sprintf(format, args...)} }
-
 // An input is the lines of all files, in the order of their times.
 type input struct {
 	files   []*file
@@ -113,7 +106,7 @@ func (in *input) isBad(b BadLine) error {
 		in.badSome = append(in.badSome, b)
 	}
 	if in.bad > in.maxBad {
-		return wrong("%v\n%d broken lines are more than --max-bad %d", b, in.bad, in.maxBad)
+		return fmt.Errorf("%v\n%d broken lines are more than --max-bad %d", b, in.bad, in.maxBad)
 	}
 	return nil
 }
@@ -160,7 +153,7 @@ func (f *file) open(stdin *os.File, sizes map[string]int64) (err error) {
 	switch {
 	case err != nil:
 	case info.IsDir():
-		return wrong("%s is a directory; name the files in it", f.name)
+		return fmt.Errorf("%s is a directory; name the files in it", f.name)
 	case info.Mode().IsRegular():
 		if _, again := sizes[f.name]; !again {
 			sizes[f.name] = info.Size()
@@ -171,7 +164,7 @@ func (f *file) open(stdin *os.File, sizes map[string]int64) (err error) {
 	if start, _ := f.lines.Peek(len(gzipMagic)); bytes.Equal(start, gzipMagic) {
 		z, err := gzip.NewReader(f.lines)
 		if err != nil {
-			return wrong("%s: %v", f.name, err)
+			return fmt.Errorf("%s: %w", f.name, err)
 		}
 		f.lines = bufio.NewReaderSize(z, 1<<18)
 	}

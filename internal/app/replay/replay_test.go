@@ -87,7 +87,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("%+v, would fit with %d", k, *k.WouldFitWith)
 	}
 	var text, list bytes.Buffer
-	if err := errors.Join(writeText(&text, r), writeJSON(&list, r)); err != nil {
+	if err := errors.Join(WriteText(&text, r), json.NewEncoder(&list).Encode(r)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"29 requests from 2026-01-31T23:59:00Z", "4            17           +13", "10 → 4",
@@ -262,7 +262,7 @@ func TestInputsAreAlike(t *testing.T) {
 		opt := opt
 		opt.Files, opt.Stdin, opt.Reorder = files, strings.NewReader(stdin), reorder
 		var out bytes.Buffer
-		if err := writeJSON(&out, mustRun(t, opt)); err != nil {
+		if err := json.NewEncoder(&out).Encode(mustRun(t, opt)); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()
@@ -464,7 +464,7 @@ func TestWrongInput(t *testing.T) {
 	}
 	dir := t.TempDir()
 	_, err := Run(t.Context(), Options{Files: []string{dir}, New: perMinute(t, 4)})
-	if bad := new(InputError); !errors.As(err, &bad) || err.Error() != dir+" is a directory; name the files in it" {
+	if err == nil || err.Error() != dir+" is a directory; name the files in it" {
 		t.Errorf("a directory: %v", err)
 	}
 }

@@ -93,16 +93,8 @@ func (k *KeyRow) MarshalJSON() ([]byte, error) {
 	}{k.First.Time(), (*plain)(k)})
 }
 
-// Formats are how a report can be written.
-var Formats = map[string]func(io.Writer, *Report) error{"text": writeText, "json": writeJSON}
-
-func writeJSON(out io.Writer, r *Report) error {
-	e := json.NewEncoder(out)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
-}
-
-func writeText(out io.Writer, r *Report) error {
+// WriteText writes a report for people.
+func WriteText(out io.Writer, r *Report) error {
 	fmt.Fprintf(out, "%s from %s to %s\n", spell.Count(int(r.Requests), "request"), r.First.Time().Format(time.RFC3339),
 		r.Last.Time().Format(time.RFC3339))
 	fmt.Fprintf(out, "refused before %d (%s), after %d (%s): %d newly refused, %d newly admitted\n", r.RefusedOld,

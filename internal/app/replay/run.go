@@ -6,6 +6,7 @@ package replay
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -70,7 +71,7 @@ type counterKey struct {
 	rule string
 }
 
-// Run replays. An [InputError] says what is wrong with the files.
+// Run replays. An error that is neither of the system nor of ctx says what is wrong with the files.
 func Run(ctx context.Context, opt Options) (*Report, error) {
 	r := &run{Options: &opt, ctx: ctx, sizes: map[string]int64{}, rules: map[string]*RuleRow{},
 		keys: map[counterKey]*KeyRow{}, report: &Report{Compared: opt.Old != nil}}
@@ -161,13 +162,13 @@ func (r *run) pass(name string, each func(*line) error) (*input, error) {
 func (r *run) decide() error {
 	by, err := virtual.New(r.New, virtual.Options{MaxKeys: r.MaxKeys})
 	if err != nil {
-		return wrong("%v", err)
+		return err
 	}
 	defer by.Close()
 	var before *virtual.World
 	if r.Old != nil {
 		if before, err = virtual.New(r.Old, virtual.Options{MaxKeys: r.MaxKeys}); err != nil {
-			return wrong("the rules before: %v", err)
+			return fmt.Errorf("the rules before: %w", err)
 		}
 		defer before.Close()
 	}
@@ -213,7 +214,7 @@ func (r *run) nothing(in *input) error {
 	for _, f := range in.files {
 		if log, ok := f.parser.(*accessLog); ok && log.names != nil {
 			if err := log.missing(); err != nil {
-				return wrong("%s: %v", f.name, err)
+				return fmt.Errorf("%s: %w", f.name, err)
 			}
 		}
 	}
@@ -221,16 +222,16 @@ func (r *run) nothing(in *input) error {
 	case r.report.Decided > 0:
 		return nil
 	case in.bad > 0:
-		return wrong("no line could be read: %v", in.badSome[0])
+		return fmt.Errorf("no line could be read: %v", in.badSome[0])
 	case r.report.Undecided > 0:
-		return wrong("no request could be decided: %s", r.report.UndecidedWhy)
+		return fmt.Errorf("no request could be decided: %s", r.report.UndecidedWhy)
 	case r.report.Unmapped > 0:
-		return wrong("no line has the values of a descriptor: check --descriptor")
+		return errors.New("no line has the values of a descriptor: check --descriptor")
 	case in.last > 0:
-		return wrong("no request was made between --from and --to; the last one was at %s",
+		return fmt.Errorf("no request was made between --from and --to; the last one was at %s",
 			in.last.Time().Format(time.RFC3339))
 	}
-	return wrong("the files are empty: there is nothing to replay")
+	return errors.New("the files are empty: there is nothing to replay")
 }
 
 // one decides a request, and keeps its leases and reservations until it ends. It then settles the reservations, unless

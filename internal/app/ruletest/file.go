@@ -79,13 +79,6 @@ const maxTimes = 10_000_000
 // defaultStart is a Thursday, the first instant of a minute, an hour, a day and a year.
 var defaultStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// An InputError says what is wrong with a file, and where.
-type InputError struct{ text string }
-
-func (e *InputError) Error() string { return e.text }
-
-func wrong(format string, args ...any) error { return &InputError{fmt.Sprintf(format, args...)} }
-
 // read reads a file of tests.
 func read(name string) (*file, error) {
 	text, err := os.ReadFile(name)
@@ -95,24 +88,24 @@ func read(name string) (*file, error) {
 	document, second, bad := yamlfile.Decode(text)
 	switch {
 	case bad != nil:
-		return nil, wrong("%s:%d: %s", name, bad.Line, bad.Message)
+		return nil, fmt.Errorf("%s:%d: %s", name, bad.Line, bad.Message)
 	case document == nil:
-		return nil, wrong("%s: the file is empty; it needs rules and tests", name)
+		return nil, fmt.Errorf("%s: the file is empty; it needs rules and tests", name)
 	case second != nil:
-		return nil, wrong("%s:%d: a second document begins here; a file of tests has one", name, second.Line)
+		return nil, fmt.Errorf("%s:%d: a second document begins here; a file of tests has one", name, second.Line)
 	}
 	if items(document.Content[0], "descriptors") != nil || items(document.Content[0], "resources") != nil {
-		return nil, wrong("%s: this is a file of rules; headgate test wants a file of tests, whose rules: names it", name)
+		return nil, fmt.Errorf("%s: this is a file of rules; headgate test wants a file of tests, whose rules: names it", name)
 	}
 	f := new(file)
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	if err := d.Decode(f); err != nil && !errors.Is(err, io.EOF) {
-		return nil, wrong("%s: %s", name, plain(err))
+		return nil, fmt.Errorf("%s: %s", name, plain(err))
 	}
 	f.number(document)
 	if err := f.check(); err != nil {
-		return nil, wrong("%s:%v", name, err)
+		return nil, fmt.Errorf("%s:%w", name, err)
 	}
 	for i, path := range f.Rules {
 		if !filepath.IsAbs(path) {

@@ -1,7 +1,6 @@
 package ruletest
 
 import (
-	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -10,10 +9,8 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 )
 
-// Formats are how results can be written.
-var Formats = map[string]func(io.Writer, []Result) error{"text": writeText, "json": writeJSON, "junit": writeJUnit}
-
-func writeText(out io.Writer, results []Result) error {
+// WriteText writes results for people.
+func WriteText(out io.Writer, results []Result) error {
 	for _, r := range results {
 		steps, requests := 0, 0
 		for _, t := range r.Tests {
@@ -37,12 +34,6 @@ func writeText(out io.Writer, results []Result) error {
 	return nil
 }
 
-func writeJSON(out io.Writer, results []Result) error {
-	e := json.NewEncoder(out)
-	e.SetIndent("", "  ")
-	return e.Encode(results)
-}
-
 type junitFile struct {
 	XMLName  xml.Name    `xml:"testsuite"`
 	Name     string      `xml:"name,attr"`
@@ -63,7 +54,8 @@ type junitFailure struct {
 	Text    string `xml:",chardata"`
 }
 
-func writeJUnit(out io.Writer, results []Result) error {
+// WriteJUnit writes results as programs read them that know JUnit.
+func WriteJUnit(out io.Writer, results []Result) error {
 	all := struct {
 		XMLName xml.Name `xml:"testsuites"`
 		Files   []junitFile

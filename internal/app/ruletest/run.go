@@ -46,21 +46,17 @@ type Failure struct {
 	Want string `json:"want"`
 }
 
-// Run runs the tests of a file whose names contain filter. An [InputError] says that the file or its rules are wrong,
-// another error that something cannot be read.
+// Run runs the tests of a file whose names contain filter. An error that is not one of the system says that the file or
+// its rules are wrong.
 func Run(name, filter string) (Result, error) {
 	result := Result{File: name, OK: true}
 	f, err := read(name)
 	if err != nil {
 		return result, err
 	}
-	none := func(*descriptors.Set) []descriptors.Problem { return nil }
-	set, problems, err := files.Check(f.Rules, rulefile.Options{}, none)
+	set, _, err := files.Load(f.Rules, rulefile.Options{})
 	if err != nil {
 		return result, fmt.Errorf("%s: rules: %w", name, err)
-	}
-	if set == nil {
-		return result, wrong("%s: %v", name, files.ProblemsError(problems))
 	}
 	for i, t := range f.Tests {
 		t.Name = cmp.Or(t.Name, fmt.Sprintf("test %d", i+1))
@@ -69,7 +65,7 @@ func Run(name, filter string) (Result, error) {
 		}
 		r, err := f.run(set, t)
 		if err != nil {
-			return result, wrong("%s:%v", name, err)
+			return result, fmt.Errorf("%s:%w", name, err)
 		}
 		result.OK = result.OK && r.OK
 		result.Tests = append(result.Tests, r)
