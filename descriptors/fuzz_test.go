@@ -3,7 +3,6 @@ package descriptors_test
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
@@ -351,9 +350,6 @@ func build(t *testing.T, data []byte) *descriptors.Set {
 		set.Needs(r.Domain)
 	}
 	if err := set.Dump(&bytes.Buffer{}); err != nil {
-		t.Error(err)
-	}
-	if err := set.Describe(io.Discard); err != nil {
 		t.Error(err)
 	}
 	return set

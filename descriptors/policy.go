@@ -1,12 +1,9 @@
 package descriptors
 
 import (
-	"fmt"
-	"io"
 	"slices"
 	"strconv"
 
-	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -117,28 +114,6 @@ func ParseOverloadPolicy(name string) (FailurePolicy, bool) {
 // ParseCharge returns the charge of a name that rules may write.
 func ParseCharge(name string) (Charge, bool) { return choiceOf[Charge](chargeNames, name) }
 
-// Describe writes what the figures of rules mean that few have: for each limit with a
-// local_share how far it can be off on account of it, and for each rule with reserve what its
-// requests reserve, and what can be spent beyond its budget.
-func (s *Set) Describe(w io.Writer) error {
-	for _, r := range s.rules {
-		if r.Reserve != nil {
-			if _, err := fmt.Fprintf(w, "%s/%s: %s\n", r.Domain, r.Path, r.describeReserve()); err != nil {
-				return err
-			}
-		}
-		for i := range r.Limits {
-			if !r.Limits[i].Limit.TakesAhead() {
-				continue
-			}
-			if _, err := fmt.Fprintf(w, "%s/%s: %s\n", r.Domain, r.Path, r.Limits[i].describeShare()); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // shareText writes a share as rules do.
 func shareText(n int64) string {
 	for name, share := range ShareNames {
@@ -151,29 +126,3 @@ func shareText(n int64) string {
 
 // ShareNames are what rules may write for a share in place of a number.
 var ShareNames = map[string]int64{"auto": limit.AutoShare, "none": limit.NoShare}
-
-// describeShare says in words what local_share costs in exactness.
-func (l *RuleLimit) describeShare() string {
-	share, what := l.Limit.Share(), "limit"
-	if l.Name != "" {
-		what += " " + l.Name
-	}
-	held := fmt.Sprintf("%s, local_share %d: up to %d × replicas of %d may be refused too early", what, share, share-1,
-		l.Limit.Capacity())
-	if share == limit.AutoShare {
-		part := l.Limit.Capacity() / 100
-		if part < 2 {
-			return fmt.Sprintf("%s, local_share auto: nothing is taken ahead of a limit below 200", what)
-		}
-		held = fmt.Sprintf("%s, local_share auto: up to %d of %d may be refused too early, 1 %% of what is left,", what, part,
-			l.Limit.Capacity())
-	}
-	span := units.Format(l.Limit.Window())
-	switch {
-	case l.Limit.Is(limit.Isolated):
-		return fmt.Sprintf("%s in each window of %s; never more than %d pass", held, span, l.Limit.Max())
-	case l.Limit.Is(limit.Refilled):
-		return fmt.Sprintf("%s, and as many may pass beyond rate and burst", held)
-	}
-	return fmt.Sprintf("%s, and as many may pass beyond the limit in %s", held, span)
-}

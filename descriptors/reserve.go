@@ -1,9 +1,7 @@
 package descriptors
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/kit/units"
@@ -218,37 +216,4 @@ func (s *spot) reserved(r *Reserve, t *Terms) {
 	case r.Max > room:
 		s.errorf("max", "a request that reserves %d never passes: the limit has room for %d (%s)", r.Max, room, of)
 	}
-}
-
-// describeReserve says in words what requests under r reserve, and what the budget's bound is.
-func (r *Rule) describeReserve() string {
-	v, least := r.Reserve, int64(0)
-	var of []string
-	for i := range r.Limits {
-		if l := &r.Limits[i]; l.Reserved {
-			of = append(of, LimitText(l.Limit))
-			if least == 0 || l.Limit.Capacity() < least {
-				least = l.Limit.Capacity()
-			}
-		}
-	}
-	what := map[Reserving]string{
-		ReserveFixed: fmt.Sprintf("reserve %d units", v.Default),
-		ReserveEstimate: fmt.Sprintf("reserve what they estimate, at most %d, and %d without an estimate",
-			v.Max, v.Default),
-		ReserveAuto: fmt.Sprintf("reserve what requests of the key cost of late, at most what they estimate and %d, and %d "+
-			"at first", v.Max, v.Default),
-	}[v.By]
-	bound := "never more than the budget is spent if the estimate is no less than the cost and no more than max; else " +
-		"beyond it what requests in flight cost more than they reserved"
-	if v.By != ReserveEstimate {
-		bound = "beyond the budget is spent at most what requests in flight cost more than they reserved"
-	}
-	first := fmt.Sprintf("of a new key at most %d requests begin at once", least/v.Default)
-	lost := "a request whose end is lost counts as if it had cost what it reserved"
-	if v.OnLost == EndFree {
-		lost = fmt.Sprintf("a request whose end is lost gives back what it reserved, after %s at the latest; its cost is "+
-			"then beyond the budget", units.Format(v.TTL+ReserveGrace))
-	}
-	return fmt.Sprintf("requests %s of %s; %s; %s; %s", what, strings.Join(of, " and "), first, bound, lost)
 }
