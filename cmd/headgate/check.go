@@ -66,13 +66,18 @@ decides differently is printed, too. Then the exit code is 3, unless it is 1.
 // read reads the rules, and finds what is wrong with them and what the reference decides differently.
 func (c *checkup) read(paths []string, caps *backends.Caps) (set *descriptors.Set, problems,
 	differences []descriptors.Problem, err error) {
-	unfit := func(set *descriptors.Set) []descriptors.Problem { return ratelimit.CapProblems(set, caps) }
-	opt := rulefile.Options{MergeDomains: c.merge}
-	if c.reference {
-		return reference.Check(paths, opt, c.command.value == "ratelimit", unfit)
+	sources, err := files.ReadPaths(paths, files.Names{All: c.reference})
+	if err != nil {
+		return nil, nil, nil, err
 	}
-	set, problems, err = files.Check(paths, opt, unfit)
-	return set, problems, nil, err
+	set, spec, problems := rulefile.LoadSpec(sources, rulefile.Options{MergeDomains: c.merge})
+	if set == nil {
+		return nil, problems, nil, nil
+	}
+	if c.reference {
+		differences = reference.Check(sources, spec, c.command.value == "ratelimit")
+	}
+	return set, append(problems, ratelimit.CapProblems(set, caps)...), differences, nil
 }
 
 func (c *checkup) check(out io.Writer, paths []string) error {

@@ -23,24 +23,6 @@ func Load(paths []string, opt rulefile.Options) (*descriptors.Set, *descriptors.
 	return set, spec, nil
 }
 
-// FindProblems returns what is wrong with compiled rules where they are used, such as limits that a
-// backend cannot keep.
-type FindProblems func(*descriptors.Set) []descriptors.Problem
-
-// Check is Load that reports every problem instead of an error, and also those that unfit
-// finds. Set is nil if the rules cannot be compiled. The error says that a file cannot be read.
-func Check(paths []string, opt rulefile.Options, unfit FindProblems) (*descriptors.Set, []descriptors.Problem, error) {
-	sources, err := ReadPaths(paths, Names{})
-	if err != nil {
-		return nil, nil, err
-	}
-	set, problems := rulefile.Load(sources, opt)
-	if set != nil {
-		problems = append(problems, unfit(set)...)
-	}
-	return set, problems, nil
-}
-
 // maxLogged is how many warnings are logged at a time: rules are read again whenever they change.
 const maxLogged = 20
 

@@ -1,7 +1,6 @@
 package files
 
 import (
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -37,19 +36,6 @@ func TestLoadListsEveryProblem(t *testing.T) {
 		rulefile.Options{})
 	if err == nil || !strings.Contains(err.Error(), ":3:") || !strings.Contains(err.Error(), ":4:") {
 		t.Errorf("got %v, want a problem of each line", err)
-	}
-}
-
-// Check reports what is wrong where the rules are used, as it reports errors of the file.
-func TestCheckAsksWhereRulesAreUsed(t *testing.T) {
-	paths := rulesFile(t, "domain: d\ndescriptors:\n- {key: k, limits: [{algorithm: sliding_log, limit: 100, "+
-		"window: 24h}]}\n")
-	unfit := func(set *descriptors.Set) []descriptors.Problem {
-		return []descriptors.Problem{{Message: fmt.Sprintf("none of %d rules", len(set.Rules()))}}
-	}
-	set, problems, err := Check(paths, rulefile.Options{}, unfit)
-	if err != nil || set == nil || len(problems) != 1 || problems[0].Message != "none of 1 rules" {
-		t.Errorf("%v %v %v", set, problems, err)
 	}
 }
 

@@ -24,8 +24,8 @@ type Watcher interface {
 type Following struct {
 	rulefile.Options
 	Log *slog.Logger
-	// Check returns what is wrong with rules that are well written.
-	Check FindProblems
+	// Check returns what is wrong with rules where they are used, such as limits that a backend cannot keep.
+	Check func(*descriptors.Set) []descriptors.Problem
 	// OnChange gets every new set with its warnings.
 	OnChange func(*descriptors.Set, []descriptors.Problem)
 }

@@ -4,22 +4,12 @@ import (
 	"path/filepath"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/descriptors/files"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
 
-// Check is [files.Check] for rules of envoyproxy/ratelimit, which reads files of every
-// name. It also returns what that service decides differently; inPlace is as for [Find].
-func Check(paths []string, opt rulefile.Options, inPlace bool,
-	unfit files.FindProblems) (set *descriptors.Set, problems, differences []descriptors.Problem, err error) {
-	sources, err := files.ReadPaths(paths, files.Names{All: true})
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	set, spec, problems := rulefile.LoadSpec(sources, opt)
-	if set == nil {
-		return nil, problems, nil, nil
-	}
+// Check returns what of rules envoyproxy/ratelimit decides differently, files of which it reads whatever they are
+// called. spec was read from the sources; inPlace is as for [Find].
+func Check(sources []rulefile.Source, spec *descriptors.Spec, inPlace bool) (differences []descriptors.Problem) {
 	for _, s := range sources {
 		if ext := filepath.Ext(s.Name); !inPlace && ext != ".yaml" && ext != ".yml" {
 			differences = append(differences, descriptors.Problem{File: s.Name, Line: 1, Warning: true,
@@ -27,5 +17,5 @@ func Check(paths []string, opt rulefile.Options, inPlace bool,
 					"unless it runs as ratelimit"})
 		}
 	}
-	return set, append(problems, unfit(set)...), append(differences, Find(spec, inPlace)...), nil
+	return append(differences, Find(spec, inPlace)...)
 }
