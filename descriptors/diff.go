@@ -98,26 +98,22 @@ func (s *Set) Compare(old *Set) *Diff {
 	if added, gone, ok := s.Since(old); ok {
 		now, before = added, gone
 	}
-	were := make(map[limitID]*Rule, len(before))
+	were := make(map[limitID]figures, len(before))
 	for _, r := range before {
-		r.eachLimit(func(id limitID) { were[id] = r })
+		r.eachLimit(func(id limitID, f figures) { were[id] = f })
 	}
 	for _, r := range now {
-		r.eachLimit(func(id limitID) {
-			was, there := were[id]
+		r.eachLimit(func(id limitID, f figures) {
+			was := were[id]
 			delete(were, id)
-			change := LimitChange{Limit: id.String(), New: r.limitText(id)}
-			if there {
-				change.Old, change.TakenAway = was.limitText(id), was.limited(id) && !r.limited(id)
-			}
-			if change.Old != change.New {
-				d.Limits = append(d.Limits, change)
+			if was.text != f.text {
+				d.Limits = append(d.Limits, LimitChange{id.String(), was.text, f.text, was.limits && !f.limits})
 			}
 		})
 	}
 	var gone []LimitChange
 	for id, was := range were {
-		gone = append(gone, LimitChange{Limit: id.String(), Old: was.limitText(id), TakenAway: was.limited(id)})
+		gone = append(gone, LimitChange{Limit: id.String(), Old: was.text, TakenAway: was.limits})
 	}
 	slices.SortFunc(gone, func(a, b LimitChange) int { return cmp.Compare(a.Limit, b.Limit) })
 	d.Limits = append(d.Limits, gone...)
@@ -155,72 +151,42 @@ func (id limitID) String() string {
 	return text
 }
 
+// figures are those of a limit, as a [LimitChange] has them, and whether it limits anything.
+type figures struct {
+	text   string
+	limits bool
+}
+
 // eachLimit calls f for each limit of r; for a rule without one as if it had one.
-func (r *Rule) eachLimit(f func(limitID)) {
+func (r *Rule) eachLimit(f func(limitID, figures)) {
 	id := limitID{domain: r.Domain, path: r.Path}
 	for i := range r.Limits {
-		id.name, id.number = r.Limits[i].Name, i
-		if id.name != "" {
+		l := &r.Limits[i]
+		if id.name, id.number = l.Name, i; id.name != "" {
 			id.number = 0
 		}
-		f(id)
+		var text line
+		text.add(true, "%s", LimitText(l.Limit))
+		text.add(r.MaxKeys != 0, " max_keys %d", r.MaxKeys)
+		text.add(l.Reserved, " reserve %v", r.Reserve)
+		text.add(r.Shadow || l.Shadow, " shadow")
+		f(id, figures{text.String(), true})
 	}
-	id.name, id.number = "", inFlight
-	if r.Concurrency != nil {
-		f(id)
-	} else if len(r.Limits) == 0 {
-		id.number = 0
-		f(id)
-	}
-}
-
-// find returns the limit with an id, nil if r has it not.
-func (r *Rule) find(id limitID) *RuleLimit {
-	for i := range r.Limits {
-		if l := &r.Limits[i]; id.name != "" && l.Name == id.name || id.name == "" && i == id.number {
-			return l
-		}
-	}
-	return nil
-}
-
-// limited reports whether r limits anything by the limit with an id.
-func (r *Rule) limited(id limitID) bool { return id.number == inFlight || r.find(id) != nil }
-
-// limitText renders the figures of the limit with an id.
-func (r *Rule) limitText(id limitID) string {
-	if id.number == inFlight {
-		return r.Concurrency.brief() + r.shadowText(false)
-	}
-	l := r.find(id)
+	id.name, id.number = "", 0
 	switch {
-	case l != nil:
-		return LimitText(l.Limit) + r.keysText() + r.reserveText(l.Reserved) + r.shadowText(l.Shadow)
+	case r.Concurrency != nil:
+		id.number = inFlight
+		text := r.Concurrency.brief()
+		if r.Shadow {
+			text += " shadow"
+		}
+		f(id, figures{text, true})
+	case len(r.Limits) > 0:
 	case r.Unlimited:
-		return "unlimited"
+		f(id, figures{text: "unlimited"})
+	default:
+		f(id, figures{text: "no limit"})
 	}
-	return "no limit"
-}
-
-func (r *Rule) keysText() string {
-	if r.MaxKeys == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" max_keys %d", r.MaxKeys)
-}
-
-func (r *Rule) reserveText(reserved bool) string {
-	if !reserved {
-		return ""
-	}
-	return " reserve " + r.Reserve.String()
-}
-
-func (r *Rule) shadowText(too bool) string {
-	if r.Shadow || too {
-		return " shadow"
-	}
-	return ""
 }
 
 // LimitText renders a limit's figures as people say them: 600/5m, sliding_log 100/1h, token_bucket 10/1s burst 20,
