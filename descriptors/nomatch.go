@@ -61,23 +61,19 @@ func (lv *level) keys() []string {
 		return nil
 	}
 	set := map[string]bool{}
-	add := func(key string) bool {
-		set[key] = true
-		return len(set) < maxCompared
-	}
 	for e := range lv.exact {
-		if !add(e.Key) {
+		if set[e.Key] = true; len(set) >= maxCompared {
 			break
 		}
 	}
 	for key := range lv.bare {
-		if !add(key) {
+		if set[key] = true; len(set) >= maxCompared {
 			break
 		}
 	}
 	if lv.wild != nil {
 		for key := range lv.wild.values {
-			if !add(key) {
+			if set[key] = true; len(set) >= maxCompared {
 				break
 			}
 		}

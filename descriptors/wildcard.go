@@ -136,14 +136,9 @@ type patterns struct {
 // An ending has the patterns with one prefix and suffix, by what must be
 // between the two.
 type ending struct {
-	nothing int32           // noNode means none
-	one     *trie[int32]    // a single piece
-	many    []innerPatterns // several pieces
-}
-
-type innerPatterns struct {
-	number int32
-	inner  []string
+	nothing int32        // noNode means none
+	one     *trie[int32] // a single piece
+	many    []pattern    // several pieces
 }
 
 // newPatterns builds the index. With once, each calls its function once for
@@ -183,7 +178,7 @@ func newEnding(ps []pattern, once bool, tooMany func(i, inner int)) *ending {
 			tooMany(p.from, maxInner)
 			return e
 		default:
-			e.many = append(e.many, innerPatterns{p.number, p.inner})
+			e.many = append(e.many, p)
 		}
 		seen[p.text] = true
 	}
