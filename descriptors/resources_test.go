@@ -457,8 +457,7 @@ func TestSameMatcherSameKey(t *testing.T) {
 	if !keys[want] {
 		t.Error(keys, want)
 	}
-	set, _ := rulefile.Load([]rulefile.Source{{Name: "f", Data: []byte(resources("path: /a, soapAction: a"))}},
-		rulefile.Options{HashLength: 20})
+	set := mustLoad(t, "hashLength: 20\n"+resources("path: /a, soapAction: a"))
 	if got := set.Rules()[0].Resource; len(got) != len("*:/a:")+20 {
 		t.Error(got)
 	}
@@ -514,8 +513,8 @@ func TestImpliedDomain(t *testing.T) {
 	if got != "" || fmt.Sprint(set.Domains()) != "[default]" || len(set.Rules()) != 3 {
 		t.Error(got)
 	}
-	set, got = load(rulefile.Options{DefaultDomain: "mock"}, rest, "domain: shop\n"+soap)
-	if got != "" || fmt.Sprint(set.Domains()) != "[mock shop]" {
+	set, got = load(rulefile.Options{}, rest, "domain: shop\n"+soap)
+	if got != "" || fmt.Sprint(set.Domains()) != "[default shop]" {
 		t.Error(got)
 	}
 	other := "domain: default\ndescriptors: [{key: a, rate_limit: {unlimited: true}}]\n"

@@ -71,8 +71,6 @@ type Terms struct {
 	Concurrency *Concurrency
 	// Unlimited: answered with OK and the largest remaining, never counted.
 	Unlimited bool
-	// UnlimitedName is the name of an unlimited rate_limit, for replaces.
-	UnlimitedName string
 	// Replaces are names of limits that do not apply to a request to which
 	// this rule applies.
 	Replaces []string

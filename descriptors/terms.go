@@ -117,7 +117,7 @@ func (s *spot) limits(specs []LimitSpec, t *Terms) {
 		switch {
 		case spec.Broken:
 		case spec.Unlimited:
-			t.Unlimited, t.UnlimitedName = true, spec.Name
+			t.Unlimited = true
 			at.unlimited(spec)
 		default:
 			if made := at.limit(spec, t); made != nil {

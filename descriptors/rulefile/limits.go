@@ -113,13 +113,10 @@ func (l *loader) unlimited(f fields, t *twig) {
 	if n := f.get("unit"); !isNull(n) && n.Value != "" {
 		l.errorf(n, t, "unlimited and unit contradict each other")
 	}
-	if n := f.get("unit_multiplier"); n != nil {
-		l.errorf(n, t, "unlimited and unit_multiplier contradict each other")
-	}
 	if n := f.get("requests_per_unit"); n != nil {
 		l.warnf(n, t, "requests_per_unit has no effect beside unlimited")
 	}
-	for _, name := range []string{"calendar", "time_zone", "local_share"} {
+	for _, name := range []string{"unit_multiplier", "calendar", "time_zone", "local_share"} {
 		if n := f.get(name); n != nil {
 			l.errorf(n, t, "unlimited and %s contradict each other", name)
 		}

@@ -111,8 +111,8 @@ func (l *loader) source(s *Source) {
 	}
 	l.spec.Domains = append(l.spec.Domains, spec)
 	d := &twig{key: name}
-	spec.CutParams = l.switchOf(f, nil, "matrix_parameters", "keep", "ignore")
-	spec.AsSent = l.switchOf(f, nil, "paths", "strict", "as_sent")
+	spec.CutParams = l.switchOf(f, "matrix_parameters", "keep", "ignore")
+	spec.AsSent = l.switchOf(f, "paths", "strict", "as_sent")
 	l.items(f.get("descriptors"), lists["descriptors"], d, "descriptors", func(n *yaml.Node) {
 		if r := l.rule(n, d); r != nil {
 			spec.Rules = append(spec.Rules, r)
@@ -181,49 +181,35 @@ func (l *loader) parse(data []byte) (*yaml.Node, bool) {
 	return doc.Content[0], true
 }
 
-// domain returns the name of the file's domain, and whether it can be used.
-func (l *loader) domain(root *yaml.Node, f fields) (string, bool) {
+// domain returns the name of the file's domain, and whether it can be used. Files of a plugin that name none share one.
+func (l *loader) domain(root *yaml.Node, f fields) (name string, ok bool) {
 	n := f.get("domain")
-	if n == nil && l.style.plugin != "" {
-		return l.impliedDomain(root)
-	}
-	if n == nil {
+	implied := n == nil && l.style.plugin != ""
+	switch {
+	case implied:
+		name = defaultDomain
+	case n == nil:
 		l.errorf(root, nil, "the file has no domain; start it with `domain: NAME`")
 		return "", false
-	}
-	name, ok := l.text(n, nil, "domain")
-	if !ok {
-		return "", false
-	}
-	l.named = name
-	first := l.domains[name]
-	if first != nil && !l.opt.MergeDomains {
-		l.errorf(n, &twig{key: name}, "domain %q is already in %s; put its rules into one file, or allow merging domains "+
-			"(--merge-domains; headgate ratelimit: MERGE_DOMAIN_CONFIG=true)", name, first.name)
-		return "", false
-	}
-	if first == nil {
-		l.domains[name] = &firstFile{name: l.file}
-	}
-	return name, true
-}
-
-// impliedDomain returns the name of the domain that files of a plugin share if
-// they name none, and whether it can be used.
-func (l *loader) impliedDomain(root *yaml.Node) (string, bool) {
-	name := l.opt.DefaultDomain
-	if name == "" {
-		name = defaultDomain
+	default:
+		if name, ok = l.text(n, nil, "domain"); !ok {
+			return "", false
+		}
 	}
 	l.named = name
 	first := l.domains[name]
-	if first != nil && !first.implied && !l.opt.MergeDomains {
+	switch {
+	case first == nil:
+		l.domains[name] = &firstFile{l.file, implied}
+	case l.opt.MergeDomains || implied && first.implied:
+	case implied:
 		l.errorf(root, &twig{key: name}, "the file names no domain, and the default %q is already in %s; name another, "+
 			"or allow merging domains (--merge-domains)", name, first.name)
 		return "", false
-	}
-	if first == nil {
-		l.domains[name] = &firstFile{name: l.file, implied: true}
+	default:
+		l.errorf(n, &twig{key: name}, "domain %q is already in %s; put its rules into one file, or allow merging domains "+
+			"(--merge-domains; headgate ratelimit: MERGE_DOMAIN_CONFIG=true)", name, first.name)
+		return "", false
 	}
 	return name, true
 }

@@ -24,14 +24,8 @@ const (
 type Options struct {
 	// MergeDomains lets several sources hold rules of one domain.
 	MergeDomains bool
-	// DefaultDomain is the domain of sources with a plugin (rest or soap) that
-	// name none: "default" if empty. Such sources always share it.
-	DefaultDomain string
 	// DefaultLeaseTTL is the lease_ttl of rules that have none: 300 s if zero.
 	DefaultLeaseTTL time.Duration
-	// HashLength is how many digits of a hash resource keys have, in sources
-	// that do not say: 8 if zero, at most 64.
-	HashLength int
 }
 
 // A loader reads sources one after the other and collects their rules.

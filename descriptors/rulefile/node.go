@@ -67,12 +67,7 @@ var (
 
 // fields are the keys and values of one mapping. There are few, so looking
 // through them beats a map.
-type fields []field
-
-type field struct {
-	name  string
-	value *yaml.Node // aliases resolved
-}
+type fields []pair
 
 func (f fields) get(name string) *yaml.Node {
 	for i := range f {
@@ -100,18 +95,15 @@ func (l *loader) fields(n *yaml.Node, level *keyLevel, t *twig) (fields, bool) {
 		}
 		l.errorf(f[i].key, t, "%s", text)
 	}
-	out := make(fields, len(f))
-	for i := range f {
-		out[i] = field{f[i].name, f[i].value}
-	}
-	return out, true
+	return f, true
 }
 
 // A pair is one entry of a mapping with the place of its key.
 type pair struct {
-	name       string
-	key, value *yaml.Node
-	merged     bool // came in through <<
+	name   string
+	key    *yaml.Node
+	value  *yaml.Node // aliases resolved
+	merged bool       // came in through <<
 }
 
 // mapping returns the entries of mapping n with aliases and merge keys

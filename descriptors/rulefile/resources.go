@@ -10,24 +10,22 @@ import (
 
 // readStyle reads the file's top level but for its domain and rules.
 func (l *loader) readStyle(f fields) {
-	l.style = fileStyle{hashLength: l.opt.HashLength}
+	l.style = fileStyle{}
 	plugins := []string{"rest", "soap"}
 	if i, ok := l.word(f.get("plugin"), nil, "plugin", plugins...); ok {
 		l.style.plugin = plugins[i]
 	}
-	if n := f.get("hashLength"); n != nil {
-		length, _ := l.integer(n, nil, "hashLength", 1, descriptors.MaxHashLength)
-		l.style.hashLength = int(length)
-	}
+	length, _ := l.integer(f.get("hashLength"), nil, "hashLength", 1, descriptors.MaxHashLength)
+	l.style.hashLength = int(length)
 	if n := f.get("wsdlFile"); n != nil && f.get("plugin") == nil {
 		l.errorf(n, nil, "wsdlFile belongs in files with plugin: soap, where it is ignored")
 	}
 }
 
 // switchOf reads a field with two values, of which the second one is on; nil if the file does not have it.
-func (l *loader) switchOf(f fields, t *twig, name, off, on string) *descriptors.Switch {
+func (l *loader) switchOf(f fields, name, off, on string) *descriptors.Switch {
 	n := f.get(name)
-	i, ok := l.word(n, t, name, off, on)
+	i, ok := l.word(n, nil, name, off, on)
 	if !ok {
 		return nil
 	}
@@ -78,7 +76,7 @@ func (l *loader) resourceRule(f fields, t *twig, r *descriptors.Body) {
 	l.modes(f, t, r)
 	if l.style.plugin != "" {
 		// What a mock would answer is nothing to us.
-		f = slices.DeleteFunc(f, func(f field) bool { return f.name == "response" })
+		f = slices.DeleteFunc(f, func(p pair) bool { return p.name == "response" })
 	}
 	l.policy(f, t, r)
 	if l.limitsOf(f, t, r) {
@@ -110,7 +108,7 @@ func (l *loader) resourceName(n *yaml.Node, f fields, t *twig, r *descriptors.Re
 		l.errorf(path, t, "a SOAP resource is found by its operation; it has no path")
 	}
 	if !r.SOAP && r.Path == "" &&
-		!slices.ContainsFunc(f, func(f field) bool { return slices.Contains(whichRequests, f.name) }) {
+		!slices.ContainsFunc(f, func(p pair) bool { return slices.Contains(whichRequests, p.name) }) {
 		l.errorf(n, t, "the resource has no path and no criteria; write path: '*' if it is for every request")
 	}
 }
