@@ -16,7 +16,6 @@ type fingerprint [sha256.Size]byte
 
 // A version is a domain as the control plane has sent it.
 type version struct {
-	name  string
 	print fingerprint
 	raw   [][]byte // encoded RateLimitConfigs: the parts of the domain, in order
 	bytes int      // of raw
@@ -72,7 +71,7 @@ const recursionLimit = 2 * maxDepth
 // of a message that would be kept as a whole. What is wrong goes to problems. Branches that
 // old has are not decoded; old may be nil.
 func decode(name string, print fingerprint, raw [][]byte, t *translator, old *version) *version {
-	v := &version{name: name, print: print, branches: map[fingerprint]*branch{}}
+	v := &version{print: print, branches: map[fingerprint]*branch{}}
 	at := &node{key: name}
 	v.spec = &descriptors.DomainSpec{Name: name, Place: descriptors.Place{File: source}}
 	var list [][]byte

@@ -2,7 +2,6 @@ package candidate
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -31,7 +30,6 @@ type Config struct {
 	// Service decides as the live service does, on counters of its own.
 	Service ratelimit.Config
 	Sample  float64 // part of the keys, by their first descriptor
-	Log     *slog.Logger
 	Panics  *background.Reporter
 	// Evicted returns how many counters in use the store has evicted; nil: it evicts none.
 	Evicted func() int64

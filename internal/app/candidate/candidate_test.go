@@ -69,7 +69,7 @@ func newPair(tb testing.TB, sample float64, backend func(backends.Backend) backe
 	if backend != nil {
 		conf.Backend = backend(conf.Backend)
 	}
-	k, err := New(Config{Service: conf, Sample: sample, Log: slog.New(slog.DiscardHandler)})
+	k, err := New(Config{Service: conf, Sample: sample})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -404,7 +404,7 @@ func TestReservations(t *testing.T) {
 
 // Many requests in flight make the end of each no slower: ends that are late are dropped, and would be missing.
 func TestEndsOfManyRequestsInFlight(t *testing.T) {
-	k, err := New(Config{Service: memoryConfig(t), Sample: 1, Log: slog.New(slog.DiscardHandler)})
+	k, err := New(Config{Service: memoryConfig(t), Sample: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ type API struct {
 }
 
 // SlotsURL is where slots are served by this process's environment.
-func SlotsURL() string { return localURL("http", "http", "127.0.0.1:8080") }
+func SlotsURL() string { return localURL("http", "http") }
 
 // AdminURL is where admin paths are served by this process's environment.
 func AdminURL() string {
@@ -32,10 +32,11 @@ func AdminURL() string {
 	if env("admin-tls-cert") != "" {
 		scheme = "https"
 	}
-	return localURL(scheme, "admin", "127.0.0.1:8080")
+	return localURL(scheme, "admin")
 }
 
-func localURL(scheme, setting, fallback string) string {
+func localURL(scheme, setting string) string {
+	const fallback = "127.0.0.1:8080"
 	addr := LocalAddress(setting, fallback)
 	if strings.HasPrefix(addr, "unix:") {
 		addr = fallback // no URL names a socket

@@ -26,7 +26,6 @@ const (
 // Metrics are those of the reference. They are a [ratelimit.RulesSink]. Series of hits are shared by all rules
 // that have the same labels, as there, and go when no rule has them any more.
 type Metrics struct {
-	decided  *ratelimit.Metrics // which some metrics are made of
 	shadow   metrics.Counter
 	requests metrics.Counter
 	invalid  metrics.Counter
@@ -92,7 +91,7 @@ var figures = []struct {
 // from which hits are near it. levels says whether there is a series for each level of a rule, as [Metrics.StatsD] has
 // them; rows add them up.
 func New(decided *ratelimit.Metrics, log *slog.Logger, nearLimit float32, levels bool) *Metrics {
-	m := &Metrics{decided: decided, log: log, nearLimit: nearLimit, levels: levels, series: map[hitLabels]*hitSeries{}}
+	m := &Metrics{log: log, nearLimit: nearLimit, levels: levels, series: map[hitLabels]*hitSeries{}}
 	method := metrics.Closed("grpc_method", "ShouldRateLimit")
 	for i := range hitStats {
 		m.rows = append(m.rows, metrics.Row{Name: "ratelimit_service_rate_limit_" + hitStats[i].name, Help: hitStats[i].help,

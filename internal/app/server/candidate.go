@@ -68,8 +68,8 @@ func openTrial(ctx context.Context, s *server) (*addition, error) {
 		t.own = &candidate.Own{Backend: t.store.Backend}
 		service.Backend = t.own
 	}
-	if t.Candidate, err = candidate.New(candidate.Config{Service: service, Sample: c.Part(), Log: t.log,
-		Panics: panics, Evicted: func() int64 { return virtual.Evicted(t.store.Figures()) }}); err != nil {
+	if t.Candidate, err = candidate.New(candidate.Config{Service: service, Sample: c.Part(), Panics: panics,
+		Evicted: func() int64 { return virtual.Evicted(t.store.Figures()) }}); err != nil {
 		_ = t.store.Close()
 		return nil, fmt.Errorf("--candidate: %w", err)
 	}
