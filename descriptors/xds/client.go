@@ -69,31 +69,27 @@ func (c *Client) publish() {
 	c.status.Store(&s)
 }
 
-// Restore puts the rules of the cache file in force, before Run. It says whether there
-// are any; what is wrong with the file is logged.
-func (c *Client) Restore() bool {
+// Restore puts the rules of the cache file in force, if there are any, before Run. What is wrong
+// with the file is logged.
+func (c *Client) Restore() {
 	if c.opt.Cache == "" {
-		return false
+		return
 	}
 	resp, err := readCache(c.opt.Cache, c.opt.NodeID, c.opt.MaxMessage)
 	if err != nil {
 		c.opt.Log.Error("could not read the file of last known rules; waiting for the control plane", "file", c.opt.Cache,
 			"error", err)
-		return false
 	}
 	if resp == nil {
-		return false
+		return
 	}
 	list, bad := c.open(resp)
 	o := c.state.consider(list, bad, true)
-	if !c.install(o) {
-		c.log(o, "rules of the cache file")
-		return false
+	if c.install(o) {
+		c.now.Cached, c.now.Version = true, ""
+		c.publish()
 	}
-	c.now.Cached, c.now.Version = true, ""
 	c.log(o, "rules of the cache file")
-	c.publish()
-	return true
 }
 
 // Run follows the control plane until ctx ends, and then returns. It leaves no goroutine
