@@ -24,9 +24,9 @@ func (r *run) fit() error {
 	need := map[limit.Key]*probe{}
 	for _, k := range r.report.Keys {
 		if before := figures[k.Rule]; before != nil {
-			k.LimitOld = figure(before)
+			k.LimitOld = before.Capacity()
 		}
-		if k.LimitNew, k.Figure = figure(k.limit), "limit"; k.limit.Is(limit.Refilled) {
+		if k.LimitNew, k.Figure = k.limit.Capacity(), "limit"; k.limit.Is(limit.Refilled) {
 			k.Figure = "burst"
 		}
 		if p := newProbe(k.limit); p != nil {
@@ -86,7 +86,7 @@ func (r *run) verify(pass string, check map[limit.Key]*probe) error {
 	}
 	for _, k := range r.report.Keys {
 		if p := check[k.counter]; p != nil && !p.refused {
-			k.WouldFitWith = new(figure(p.limit))
+			k.WouldFitWith = new(p.limit.Capacity())
 		}
 	}
 	return nil
@@ -192,11 +192,8 @@ func (p *probe) see(op *limit.Op, v *limit.Verdict, out *limit.Outcome) {
 	p.peak = max(p.peak, p.units)
 }
 
-// figure returns the number of a limit that says whether a key fits: what a token bucket holds, else the units of a
-// window, or requests in flight.
-func figure(l *limit.Limit) int64 { return l.Capacity() }
-
-// withFigure returns l with another figure.
+// withFigure returns l with another capacity, the number that says whether a key fits: what a token bucket holds, else
+// the units of a window, or requests in flight.
 func withFigure(l *limit.Limit, n int64) (*limit.Limit, error) {
 	s := l.Spec()
 	s.Overflow, s.MaxDebt = limit.Refuse, 0
@@ -224,7 +221,7 @@ func widest(l *limit.Limit) *limit.Limit {
 	if l.Is(limit.Logged) {
 		most = mostLogged
 	}
-	for n := most; n > figure(l); n /= 2 {
+	for n := most; n > l.Capacity(); n /= 2 {
 		if wide, err := withFigure(l, n); err == nil {
 			return wide
 		}

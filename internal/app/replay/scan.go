@@ -219,12 +219,13 @@ func (c *clock) read(text []byte) (limit.Instant, error) {
 	if err != nil || !(n > 0 && n < 1e16) {
 		return 0, fmt.Errorf("%.40q is not a time such as 2026-01-31T23:59:00.123Z, or a number since 1970", text)
 	}
-	for unit := range 3 {
-		if most := []float64{1e11, 1e14, 1e17}[unit]; n < most {
-			return limit.Instant(n*[]float64{1e6, 1e3, 1}[unit] + 0.5), nil
-		}
+	switch {
+	case n < 1e11:
+		n *= 1e6
+	case n < 1e14:
+		n *= 1e3
 	}
-	return 0, nil
+	return limit.Instant(n + 0.5), nil
 }
 
 // utc reads the usual form: 2006-01-02T15:04:05.999999Z.

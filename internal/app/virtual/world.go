@@ -76,7 +76,7 @@ func (w *World) Close() error { return w.store.Close() }
 
 // Decide answers a request at an instant, after the requests have ended that end until then. Instants do not go back.
 func (w *World) Decide(at limit.Instant, req *ratelimit.Request, resp *ratelimit.Response) {
-	w.EndUntil(at)
+	w.endUntil(at)
 	w.now = max(w.now, at)
 	w.reqs[0], w.resps[0] = req, resp
 	w.service.Decide(context.Background(), w.reqs[:], w.resps[:])
@@ -97,12 +97,12 @@ func (w *World) Hold(resp *ratelimit.Response, until limit.Instant, cost int64) 
 	}
 }
 
-// EndUntil ends the requests in flight that end until an instant, each at its time.
-func (w *World) EndUntil(at limit.Instant) {
+// endUntil ends the requests in flight that end until an instant, each at its time.
+func (w *World) endUntil(at limit.Instant) {
 	for len(w.ends) > 0 && w.ends[0].at <= at {
 		e := heap.Pop(&w.ends).(end)
 		w.now = max(w.now, e.at)
-		w.End(&e.lease)
+		w.service.Leases().ApplyOwn(context.Background(), leases.Release, e.lease)
 		if len(e.lease.Reserved) > 0 {
 			w.settle(&e)
 		}
@@ -119,11 +119,6 @@ func (w *World) settle(e *end) {
 		how = ratelimit.Failed
 	}
 	w.service.EndReservation(context.Background(), &e.lease, how, uint64(max(e.cost, 0)))
-}
-
-// End ends a request in flight now.
-func (w *World) End(lease *leases.Lease) {
-	w.service.Leases().ApplyOwn(context.Background(), leases.Release, *lease)
 }
 
 // An end is of a request in flight.
