@@ -38,13 +38,13 @@ func New(set *descriptors.Set, spec *descriptors.Spec, opt Options) (*Config, er
 	}
 	opt.Istio.Name = cmp.Or(opt.Istio.Name, "headgate")
 	c := &Config{Options: opt, wants: w}
-	c.ask(w.resourceHits(set, opt.Domain))
+	c.ask()
 	return c, nil
 }
 
 // ask finds what is asked when a request begins and what, by hits, is sent again when
 // it ends.
-func (c *Config) ask(resourceHits bool) {
+func (c *Config) ask() {
 	var ends []ask
 	add := func(actions []string, hits bool) {
 		c.Asks = append(c.Asks, ask{Actions: actions})
@@ -53,7 +53,7 @@ func (c *Config) ask(resourceHits bool) {
 		}
 	}
 	if c.Resources {
-		add(c.resourceActions(), resourceHits)
+		add(c.resourceActions(), c.resourceHits)
 	}
 	for i := range c.shapes {
 		s := &c.shapes[i]

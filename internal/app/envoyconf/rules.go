@@ -21,6 +21,8 @@ type wants struct {
 	Flush    time.Duration // how often the access log reports requests in flight
 	Leases   bool          // the ends of some requests must be reported
 	hits     []string      // rules that count by hits
+	// resourceHits: resources are counted down at the request's end.
+	resourceHits bool
 	// Reserves: some rule reserves what a request may use, and settles it by token.
 	Reserves bool
 	oldest   []string // rules that settle without a token
@@ -98,7 +100,7 @@ func (w *wants) rules(set *descriptors.Set, opt *Options) {
 			continue
 		}
 		if r.Concurrency.ByHits {
-			w.hits = append(w.hits, r.Path)
+			w.hits, w.resourceHits = append(w.hits, r.Path), w.resourceHits || r.Resource != ""
 		} else {
 			w.Leases, w.Flush = true, min(w.Flush, r.Concurrency.LeaseTTL/3)
 		}
@@ -186,10 +188,3 @@ func (w *wants) countable(set *descriptors.Set, opt *Options) error {
 
 // Hits reports whether some rule counts by hits.
 func (w *wants) Hits() bool { return len(w.hits) > 0 }
-
-// resourceHits reports whether resources are counted down.
-func (w *wants) resourceHits(set *descriptors.Set, domain string) bool {
-	return slices.ContainsFunc(set.Rules(), func(r *descriptors.Rule) bool {
-		return r.Domain == domain && r.Resource != "" && r.Concurrency != nil && r.Concurrency.ByHits
-	})
-}
