@@ -57,6 +57,20 @@ func policyStoreCommand(cmd *cobra.Command, count cobra.PositionalArgs,
 	})
 }
 
+// policyKeyCommand is policyStoreCommand for a command about the policy whose key is its argument, "" if it has none.
+func policyKeyCommand(cmd *cobra.Command, count cobra.PositionalArgs,
+	run func(ctx context.Context, e *table.Editor, key string) error) *cobra.Command {
+	return policyStoreCommand(cmd, count, func(ctx context.Context, e *table.Editor, args []string) (err error) {
+		key := ""
+		if len(args) > 0 {
+			if key, err = policies.Normalize(args[0]); err != nil {
+				return inputError{err}
+			}
+		}
+		return run(ctx, e, key)
+	})
+}
+
 // shellUser is who changes policies from the shell.
 func shellUser() string {
 	name := "shell:" + cmp.Or(os.Getenv("USER"), os.Getenv("LOGNAME"), fmt.Sprint(os.Getuid()))
@@ -87,27 +101,13 @@ bucket if it has --rate, and else a sliding window.`,
 	}
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and print what would change")
 	format := defineFormat(cmd)
-	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *table.Editor, args []string) error {
+	return policyKeyCommand(cmd, exactlyOne, func(ctx context.Context, e *table.Editor, key string) error {
 		figures, err := policyFigures(g)
 		if err != nil {
 			return inputError{err}
 		}
-		key, err := policyKey(args)
-		if err != nil {
-			return err
-		}
 		return applyEdits(ctx, cmd, format, e, []table.Edit{{Key: key, Figures: figures}}, *dryRun)
 	})
-}
-
-// policyKey is the key that arguments name, "" if they name none.
-func policyKey(args []string) (key string, err error) {
-	if len(args) > 0 {
-		if key, err = policies.Normalize(args[0]); err != nil {
-			err = inputError{err}
-		}
-	}
-	return key, err
 }
 
 // policyFigures are those of the flags of `policy set`.
@@ -211,11 +211,7 @@ func policyLine(p *table.Policy) string {
 func policyGetCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "get KEY", Short: "Print a policy"}
 	format := defineFormat(cmd)
-	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *table.Editor, args []string) error {
-		key, err := policyKey(args)
-		if err != nil {
-			return err
-		}
+	return policyKeyCommand(cmd, exactlyOne, func(ctx context.Context, e *table.Editor, key string) error {
 		p, ok, err := e.Store().Get(ctx, key)
 		switch {
 		case err != nil:
@@ -287,11 +283,7 @@ func policyDeleteCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "delete KEY", Short: "Remove a policy, so that the next one in the order holds"}
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and print what would change")
 	format := defineFormat(cmd)
-	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *table.Editor, args []string) error {
-		key, err := policyKey(args)
-		if err != nil {
-			return err
-		}
+	return policyKeyCommand(cmd, exactlyOne, func(ctx context.Context, e *table.Editor, key string) error {
 		return applyEdits(ctx, cmd, format, e, []table.Edit{{Key: key, Remove: true, If: table.IfPresent}}, *dryRun)
 	})
 }
@@ -308,16 +300,12 @@ was removed has its history, too.`,
 	}
 	limit := cmd.Flags().Int("limit", 20, "print at most so many changes; 0: all that are kept")
 	format := defineFormat(cmd)
-	return policyStoreCommand(cmd, atMostOne, func(ctx context.Context, e *table.Editor, args []string) error {
+	return policyKeyCommand(cmd, atMostOne, func(ctx context.Context, e *table.Editor, key string) error {
 		if *limit < 0 {
 			return inputError{errors.New("--limit: want 0 or more")}
 		}
-		key, err := policyKey(args)
-		if err != nil {
-			return err
-		}
 		w := format.list(cmd.OutOrStdout())
-		err = eachEntry(ctx, e.Store(), key, *limit, func(e *table.Entry) error {
+		err := eachEntry(ctx, e.Store(), key, *limit, func(e *table.Entry) error {
 			return errors.Join(writeEntry(w.text, e), w.write(e))
 		})
 		if err != nil {
