@@ -21,9 +21,7 @@ func captureCommand() *cobra.Command {
 serve --capture does the same into a file, all the time.
 
 A process drops what it cannot send in time, and never has an answer wait. How many those were is
-printed at the end, on standard error; the exit code is then 2.
-
-It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client certificate.`,
+printed at the end, on standard error; the exit code is then 2.`,
 		Example: `  headgate capture --for 5m | gzip >capture.jsonl.gz
   headgate capture --for 1h --sample 0.1 --hash user,remote_address >capture.jsonl`,
 		Args: noArgs,
@@ -46,6 +44,6 @@ It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client c
 	cmd.Flags().StringVar(&sample, "sample", "", "`part` of the keys to capture, such as 0.1 (default: all)")
 	cmd.Flags().StringVar(&hash, "hash", "", "`keys` of entries whose values are hashed, with commas between them; * "+
 		"for all")
-	defineAPI(cmd, &api, client.AdminURL())
+	defineAdminAPI(cmd, &api)
 	return cmd
 }

@@ -42,9 +42,7 @@ which rules refuse how much, and which keys are newly refused. Keys are those of
 minutes. Each replica counts what it decides itself.
 
 The exit code is 3 if more is newly refused than --fail-on says, and 2 if there are no rules on
-trial, if these could not be read, or if --fail-on is given and nothing was decided yet.
-
-It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client certificate.`,
+trial, if these could not be read, or if --fail-on is given and nothing was decided yet.`,
 		Example: `  headgate diff --watch
   headgate diff --since 1h --fail-on newly-refused=0.1%`,
 		Args: noArgs,
@@ -71,7 +69,7 @@ It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client c
 	f.format = defineFormat(cmd)
 	fs.BoolVar(&f.watch, "watch", false, "show it again and again")
 	fs.DurationVar(&f.every, "every", 2*time.Second, "how often, with --watch")
-	defineAPI(cmd, &f.api, client.AdminURL())
+	defineAdminAPI(cmd, &f.api)
 	return cmd
 }
 

@@ -31,7 +31,6 @@ in order: which rule matches, and which nearly do; which policy holds; what each
 counted; and who was refused lately. It charges nothing. --rules asks rules in files instead
 of a running service.
 
-It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client certificate.
 The exit code is 0 if the request would pass now, 3 if it would be refused, and 2 if that is
 not known.`,
 		Example: `  headgate explain shop tenant=noisy path=/pay
@@ -47,7 +46,7 @@ not known.`,
 	f.StringVar(&opt.backend, "backend", "memory://", "`URL` of the store that keeps the counters of --rules")
 	completeBackend(cmd)
 	format := defineFormat(cmd)
-	defineAPI(cmd, &api, client.AdminURL())
+	defineAdminAPI(cmd, &api)
 	for _, other := range []string{"key", "request-id", "addr"} {
 		cmd.MarkFlagsMutuallyExclusive("rules", other)
 	}

@@ -143,3 +143,9 @@ func defineAPI(cmd *cobra.Command, api *client.API, url string) {
 	f.StringVar(&api.Key, "tls-key", "", "client key `file`")
 	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
 }
+
+// defineAdminAPI adds the flags of a command that asks the admin API, and says so in its help.
+func defineAdminAPI(cmd *cobra.Command, api *client.API) {
+	cmd.Long += "\n\nIt asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client certificate."
+	defineAPI(cmd, api, client.AdminURL())
+}

@@ -30,7 +30,7 @@ func adminCommand[T any](cmd *cobra.Command, ask func(*client.API, *cobra.Comman
 		}
 		return show(format.writer(cmd.OutOrStdout(), answer), answer)
 	}
-	defineAPI(cmd, &api, client.AdminURL())
+	defineAdminAPI(cmd, &api)
 	return cmd
 }
 
@@ -39,9 +39,7 @@ func coverageCommand() *cobra.Command {
 		Use:   "coverage",
 		Short: "Show which descriptors no rule matches",
 		Long: `Show which shapes of descriptors (their keys, in order) a running process has seen, how many
-of them a rule matched and how many none did, and why. What no rule matches is not limited.
-
-It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client certificate.`,
+of them a rule matched and how many none did, and why. What no rule matches is not limited.`,
 	}, func(api *client.API, cmd *cobra.Command) ([]httpapi.ShapeAnswer, error) {
 		var answer httpapi.CoverageAnswer
 		err := api.Get(cmd.Context(), "/admin/coverage", nil, &answer)
@@ -72,9 +70,7 @@ func reloadsCommand() *cobra.Command {
 		Use:   "reloads",
 		Short: "Show what the last changes of rules and policies were",
 		Long: `Show the last 20 changes of rules and policies in a running process, the newest first: the
-limits that came (+), went (-) or have other figures.
-
-It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client certificate.`,
+limits that came (+), went (-) or have other figures.`,
 	}, func(api *client.API, cmd *cobra.Command) ([]httpapi.ReloadAnswer, error) {
 		var answer httpapi.ReloadsAnswer
 		err := api.Get(cmd.Context(), "/admin/reloads", nil, &answer)

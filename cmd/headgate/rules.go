@@ -25,9 +25,7 @@ func rulesCommand() *cobra.Command {
 		Short: "Show the limits in force",
 		Long: `Show the limits in force in a running service, one per line: the limit, the key of policies
 that take its place, how many requests it refused in the last five minutes, how full its
-fullest key was, and where it is. --rules shows those of files instead.
-
-It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client certificate.`,
+fullest key was, and where it is. --rules shows those of files instead.`,
 	}
 	domain := cmd.Flags().String("domain", "", "only the rules of this `domain`")
 	paths := cmd.Flags().StringArray("rules", nil, "show the rules in this `file or directory`, without a service")
@@ -99,9 +97,7 @@ func statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show how a running service is, in one screen",
 		Long: `Show whether a running service is ready, how its parts are, and what it answered in the
-last minute. The exit code is 0 if it is ready, and 3 if it is not.
-
-It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client certificate.`,
+last minute. The exit code is 0 if it is ready, and 3 if it is not.`,
 	}, func(api *client.API, cmd *cobra.Command) (s httpapi.StatusAnswer, err error) {
 		err = api.Get(cmd.Context(), "/admin/status", nil, &s)
 		return s, err

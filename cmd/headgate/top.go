@@ -27,9 +27,7 @@ func topCommand() *cobra.Command {
 		Short: "Show who is refused most, or nearest to a limit",
 		Long: `Show the keys that are refused most, or with --near those nearest to their limits, of all
 replicas that share a store. On a terminal the table is drawn again until you press Ctrl-C;
-else it is printed once.
-
-It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client certificate.`,
+else it is printed once.`,
 		Example: `  headgate top
   headgate top --near --window 15m
   headgate top --format json | jq '.keys[0]'`,
@@ -43,7 +41,7 @@ It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client c
 	n := f.IntP("limit", "n", 20, "most keys to show, up to 50")
 	every := f.Duration("every", 2*time.Second, "how often to draw on a terminal; 0: once")
 	format := defineFormat(cmd)
-	defineAPI(cmd, &api, client.AdminURL())
+	defineAdminAPI(cmd, &api)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *near {
 			by.value = "near"
