@@ -192,7 +192,9 @@ func (s *server) debugHandler() http.Handler {
 
 func (s *server) writeRules(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_ = s.limits.rules.describe(w) // the reader may be gone
+	if describe := s.limits.rules.describe; describe != nil {
+		_ = describe(w) // the reader may be gone
+	}
 	_ = s.limits.service.Rules().Dump(w)
 }
 

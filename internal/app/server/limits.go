@@ -74,7 +74,7 @@ func openLimits(ctx context.Context, s *server) (*limits, error) {
 		return nil, err
 	}
 	service := l.serviceConfig(s)
-	if l.service, err = ratelimit.New(service, l.rules.begin()); err != nil {
+	if l.service, err = ratelimit.New(service, l.rules.begin); err != nil {
 		l.closeStore()
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func openLimits(ctx context.Context, s *server) (*limits, error) {
 			a.serves(l)
 		}
 	}
-	l.warnOfPolicies(l.rules.begin())
+	l.warnOfPolicies(l.rules.begin)
 	note := FailureNote(l.service.Rules(), &l.store.Caps)
 	if note != "" && conf.OnBackendError == config.ByStore {
 		l.log.Info("the default of --on-backend-error is deny", "rules", note)
@@ -106,7 +106,7 @@ func (l *limits) openRules(caps *backends.Caps, metrics *serverMetrics, panics *
 		l.rules, err = loadRules(l.conf, caps, l.log, metrics, l.install)
 	default:
 		l.log.Warn("no rules: only slots are served, and a call that asks for a limit gets an error")
-		l.rules = noRules{}
+		l.rules = noRules()
 	}
 	return err
 }

@@ -31,11 +31,9 @@ var exampleRules []byte
 type ruleFollower struct {
 	log     *slog.Logger
 	metrics *serverMetrics
-	loaded  *descriptors.Set             // the rules of the start
 	watcher *watch.Watcher               // nil for the built-in example
 	install func(*descriptors.Set) error // puts new rules in force
 
-	paths    []string                      // of --rules; none for the example
 	rejected bool                          // install rejected the last rules
 	outcome  atomic.Pointer[watch.Outcome] // of the last reading; nil for the example
 }
@@ -61,16 +59,15 @@ func hasRules(conf *config.Config) bool {
 
 // loadRules does the first load, which must succeed.
 func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metrics *serverMetrics,
-	install func(*descriptors.Set) error) (*ruleFollower, error) {
-	f := &ruleFollower{log: log, metrics: metrics, paths: conf.Rules, install: install}
+	install func(*descriptors.Set) error) (none ruleSource, err error) {
+	f := &ruleFollower{log: log, metrics: metrics, install: install}
 	opt := rulefile.Options{MergeDomains: conf.MergeDomains, DefaultLeaseTTL: conf.LeaseTTL}
 	if conf.Example {
 		set, problems := rulefile.Load([]rulefile.Source{{Name: "built-in example", Data: exampleRules}}, opt)
 		if set == nil {
-			return nil, files.ProblemsError(problems)
+			return none, files.ProblemsError(problems)
 		}
-		f.loaded = set
-		return f, nil
+		return f.source("built-in example", set), nil
 	}
 	skip := conf.RulesErrors == config.SkipRules
 	f.watcher = watch.New(conf.Rules, watch.Options{
@@ -89,15 +86,14 @@ func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metri
 			err = fmt.Errorf("%w\nto start without the domains of such files: --rules-errors skip "+
 				"(HEADGATE_RULES_ERRORS=skip)", err)
 		}
-		return nil, err
+		return none, err
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--rules: %w", err)
+		return none, fmt.Errorf("--rules: %w", err)
 	}
-	f.loaded = set
 	files.LogWarnings(f.log, warnings)
 	f.warnOfNothing(set)
-	return f, nil
+	return f.source(strings.Join(conf.Rules, ","), set), nil
 }
 
 // ruleFiles says which files of directories are read.
@@ -148,15 +144,9 @@ func (f *ruleFollower) run(ctx context.Context) error {
 	return nil
 }
 
-func (f *ruleFollower) begin() *descriptors.Set  { return f.loaded }
-func (f *ruleFollower) first() <-chan struct{}   { return closed }
-func (f *ruleFollower) describe(io.Writer) error { return nil }
-
-func (f *ruleFollower) String() string {
-	if f.watcher == nil {
-		return "built-in example"
-	}
-	return strings.Join(f.paths, ",")
+// source returns the rules of the start, and what follows them.
+func (f *ruleFollower) source(name string, loaded *descriptors.Set) ruleSource {
+	return ruleSource{name: name, begin: loaded, first: closed, run: f.run, part: f.part}
 }
 
 // part reports whether all files could be read without errors; the service is ready all the
@@ -196,20 +186,17 @@ func describeOutcome(o *watch.Outcome) string {
 }
 
 // A ruleSource is where rules come from, and what follows them as they change.
-type ruleSource interface {
-	// begin returns the rules to start with; nil if they are still awaited.
-	begin() *descriptors.Set
+type ruleSource struct {
+	name  string           // for the log
+	begin *descriptors.Set // the rules to start with; nil if they are still awaited
+	first <-chan struct{}  // is closed when there are rules
 	// run follows the rules until ctx ends.
-	run(ctx context.Context) error
-	// first is closed when there are rules.
-	first() <-chan struct{}
+	run func(ctx context.Context) error
 	// part reports whether there are rules, and whether all of them could be read.
-	part() web.Part
+	part func() web.Part
 	// describe writes what there is to say of the rules beside themselves, as lines that
-	// begin with #.
-	describe(w io.Writer) error
-	// String is where the rules come from, for the log.
-	String() string
+	// begin with #; nil: there is nothing to say.
+	describe func(w io.Writer) error
 }
 
 // closed is a channel that is closed.
@@ -221,13 +208,8 @@ var closed = func() <-chan struct{} {
 
 // noRules is the rule source of a service that only assigns slots. A call that asks for a limit gets an error, as
 // before a control plane sends the first rules. With an empty set of rules the call would pass.
-type noRules struct{}
-
-func (noRules) begin() *descriptors.Set   { return nil }
-func (noRules) first() <-chan struct{}    { return nil }
-func (noRules) run(context.Context) error { return nil }
-func (noRules) describe(io.Writer) error  { return nil }
-func (noRules) part() web.Part {
-	return web.Part{Name: "rules", Problem: "none: only slots are served", Serving: true}
+func noRules() ruleSource {
+	return ruleSource{name: "none", run: func(context.Context) error { return nil }, part: func() web.Part {
+		return web.Part{Name: "rules", Problem: "none: only slots are served", Serving: true}
+	}}
 }
-func (noRules) String() string { return "none" }

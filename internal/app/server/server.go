@@ -210,7 +210,7 @@ func (s *server) awaitBackend(ctx context.Context, failed <-chan error) error {
 // becomeHealthy has health checks succeed as soon as there are rules.
 func (s *server) becomeHealthy(ctx context.Context) {
 	select {
-	case <-s.limits.rules.first():
+	case <-s.limits.rules.first:
 		s.phase.serve()
 	case <-ctx.Done():
 	}
@@ -267,7 +267,7 @@ func (s *server) announce() {
 	for _, e := range s.endpoints[1:] {
 		args = append(args, e.name, e.listener.Addr().String())
 	}
-	args = append(args, "backend", s.limits.store.Caps.Name, "rules", s.limits.rules.String(), "version", s.version)
+	args = append(args, "backend", s.limits.store.Caps.Name, "rules", s.limits.rules.name, "version", s.version)
 	for _, a := range s.additions {
 		if a.where != "" {
 			args = append(args, a.name, a.where)

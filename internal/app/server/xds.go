@@ -35,7 +35,7 @@ type xdsRules struct {
 
 // openXDS prepares rules by xDS. It connects to nobody yet.
 func openXDS(conf *config.XDS, caps *backends.Caps, log *slog.Logger, metrics *serverMetrics,
-	panics *background.Reporter, install func(*descriptors.Set) error) (*xdsRules, error) {
+	panics *background.Reporter, install func(*descriptors.Set) error) (none ruleSource, err error) {
 	x := &xdsRules{conf: conf, log: log, metrics: metrics}
 	opt := xds.Options{
 		Address: conf.Address, NodeID: conf.NodeID,
@@ -50,16 +50,16 @@ func openXDS(conf *config.XDS, caps *backends.Caps, log *slog.Logger, metrics *s
 	if conf.TLS {
 		opt.TLS = &conf.Files
 	}
-	var err error
 	if x.overlay, err = x.readOverlay(); err != nil {
-		return nil, err
+		return none, err
 	}
 	opt.Overlay = x.overlay
 	if x.client, err = xds.New(opt); err != nil {
-		return nil, fmt.Errorf("--xds: %w", err)
+		return none, fmt.Errorf("--xds: %w", err)
 	}
 	metrics.Add(x.client.Rows()...)
-	return x, nil
+	return ruleSource{name: "xds " + conf.Address, first: x.client.First(), run: x.run, part: x.part,
+		describe: func(w io.Writer) error { return x.client.Status().Describe(w, time.Now()) }}, nil
 }
 
 // overflow is what limits take of a cost that has no room: what is left, as with the
@@ -98,11 +98,6 @@ func (x *xdsRules) updated(ok bool) {
 		x.metrics.rulesFailed()
 	}
 }
-
-func (x *xdsRules) begin() *descriptors.Set { return nil }
-func (x *xdsRules) first() <-chan struct{}  { return x.client.First() }
-
-func (x *xdsRules) String() string { return "xds " + x.conf.Address }
 
 func (x *xdsRules) run(ctx context.Context) error {
 	var running sync.WaitGroup
@@ -164,8 +159,6 @@ func (x *xdsRules) part() web.Part {
 	return p
 }
 
-func (x *xdsRules) describe(w io.Writer) error { return x.client.Status().Describe(w, time.Now()) }
-
 // awaitRules waits for the first rules, within --xds-wait.
 func (s *server) awaitRules(ctx context.Context) {
 	if s.conf.XDS.Address == "" || s.conf.XDS.Wait <= 0 {
@@ -175,7 +168,7 @@ func (s *server) awaitRules(ctx context.Context) {
 	late := time.NewTimer(s.conf.XDS.Wait)
 	defer late.Stop()
 	select {
-	case <-s.limits.rules.first():
+	case <-s.limits.rules.first:
 	case <-ctx.Done():
 	case <-late.C:
 		s.log.Error("no rules received; serving anyway, and calls get an error until rules arrive", "waited", s.conf.XDS.Wait)
