@@ -68,8 +68,8 @@ func describeReserve(r *descriptors.Rule) string {
 		descriptors.ReserveFixed: fmt.Sprintf("reserve %d units", v.Default),
 		descriptors.ReserveEstimate: fmt.Sprintf("reserve what they estimate, at most %d, and %d without an estimate",
 			v.Max, v.Default),
-		descriptors.ReserveAuto: fmt.Sprintf("reserve what requests of the key cost of late, at most what they estimate and %d, and %d "+
-			"at first", v.Max, v.Default),
+		descriptors.ReserveAuto: fmt.Sprintf("reserve what requests of the key cost of late, at most what they estimate "+
+			"and %d, and %d at first", v.Max, v.Default),
 	}[v.By]
 	bound := "never more than the budget is spent if the estimate is no less than the cost and no more than max; else " +
 		"beyond it what requests in flight cost more than they reserved"

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A mapping is a row of the table of settings, or of that of OpenTelemetry's variables: which variables of the reference
-// make it, and how.
+// A mapping is a row of the table of settings, or of that of OpenTelemetry's variables: which variables of the
+// reference make it, and how.
 type mapping struct {
 	name string // as [Setting] has it
 	from []string

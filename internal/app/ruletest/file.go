@@ -95,7 +95,8 @@ func read(name string) (*file, error) {
 		return nil, fmt.Errorf("%s:%d: a second document begins here; a file of tests has one", name, second.Line)
 	}
 	if items(document.Content[0], "descriptors") != nil || items(document.Content[0], "resources") != nil {
-		return nil, fmt.Errorf("%s: this is a file of rules; headgate test wants a file of tests, whose rules: names it", name)
+		return nil, fmt.Errorf("%s: this is a file of rules; headgate test wants a file of tests, whose rules: names it",
+			name)
 	}
 	f := new(file)
 	d := yaml.NewDecoder(bytes.NewReader(text))

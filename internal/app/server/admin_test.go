@@ -182,7 +182,7 @@ func TestAdminSettingsThatCannotBe(t *testing.T) {
 		{"", "--admin-jwks: must begin with https://", append([]string{"--admin-jwks", "http://idp.example/keys"}, jwt...)},
 		{"", "no public key", append([]string{"--admin-jwks", broken}, jwt...)},
 		{"", "no such file", append([]string{"--admin-jwks", broken + "x"}, jwt...)},
-		{"", "--admin-jwt-leeway: 1h0m0s is not between", []string{"--admin-jwt-leeway", "1h"}},
+		{"", "--admin-jwt-leeway: 1h0m0s is more than 5m0s", []string{"--admin-jwt-leeway", "1h"}},
 		{"HEADGATE_ADMIN_TOKEN_OPS=geheim", "environment variable HEADGATE_ADMIN_TOKEN_OPS: has 6 characters", nil},
 		{"HEADGATE_ADMIN_TOKEN_OPS=", "HEADGATE_ADMIN_TOKEN_OPS: must not be empty", nil},
 		{"HEADGATE_ADMIN_TOKEN_=geheim-geheim-geheim", "no name of a token", nil},
