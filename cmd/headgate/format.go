@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -43,6 +44,9 @@ func defineEnum(cmd *cobra.Command, name, usage string, values ...string) *enum 
 	complete(cmd, name, values...)
 	return e
 }
+
+// rfc3339 is how flags that are times are written, with parts of a second or without.
+var rfc3339 = []string{time.RFC3339Nano}
 
 // complete makes shells complete a flag with these values. Cobra returns an error only if the flag is unknown.
 func complete(cmd *cobra.Command, flag string, values ...string) {

@@ -21,7 +21,6 @@ import (
 type replayFlags struct {
 	replay.Options
 	rules, against      []string
-	from, to            string
 	warm, hold, reorder string
 	allow, page         string
 	format              *format
@@ -90,8 +89,8 @@ func (f *replayFlags) define(cmd *cobra.Command) {
 	fs.StringVar(&f.Log.Cost, "cost", "", "`field` of an access log with the cost (default: each request costs 1)")
 	fs.StringVar(&f.reorder, "reorder", "", "by how much lines may be out of order, a `duration` (default 1m with "+
 		"--duration, else 0)")
-	fs.StringVar(&f.from, "from", "", "leave out what was before this `time`, as 2026-01-31T12:00:00Z")
-	fs.StringVar(&f.to, "to", "", "leave out what was at this `time` and after it")
+	fs.TimeVar(&f.From, "from", time.Time{}, rfc3339, "leave out what was before this `time`, as 2026-01-31T12:00:00Z")
+	fs.TimeVar(&f.To, "to", time.Time{}, rfc3339, "leave out what was at this `time` and after it")
 	fs.StringVar(&f.warm, "warm", "", "decide the first part of the time and do not report it, a `duration`; with "+
 		"--from it is the time before that")
 	fs.StringVar(&f.hold, "hold", "", "how long requests are in flight whose end no line says, a `duration` (default: "+
@@ -125,17 +124,6 @@ func (f *replayFlags) read() (err error) {
 		}
 		if *d.to, err = units.ParseDuration(d.text); err != nil || *d.to < 0 {
 			return fmt.Errorf("--%s: %q is not a duration such as 500ms, 5m or 1h", d.name, d.text)
-		}
-	}
-	for _, t := range []struct {
-		name, text string
-		to         *time.Time
-	}{{"from", f.from, &f.From}, {"to", f.to, &f.To}} {
-		if t.text == "" {
-			continue
-		}
-		if *t.to, err = time.Parse(time.RFC3339Nano, t.text); err != nil {
-			return fmt.Errorf("--%s: %q is not a time such as 2026-01-31T12:00:00Z", t.name, t.text)
 		}
 	}
 	if f.New, _, err = files.Load(f.rules, rulefile.Options{}); err != nil {

@@ -104,17 +104,13 @@ The exit code is 0 if no window differs or all were repaired, and 3 if some diff
 		Example: `  headgate slots reconcile --slots postgres://headgate@db/payments
   headgate slots reconcile --from 2026-11-21T00:00:00Z --repair`,
 	}
-	from := cmd.Flags().String("from", "", "`time` of the first window to compare, RFC 3339 (default: all)")
-	to := cmd.Flags().String("to", "", "`time` of the first window after those to compare, RFC 3339 (default: all)")
+	from := cmd.Flags().Time("from", time.Time{}, rfc3339, "`time` of the first window to compare, RFC 3339 (default: all)")
+	to := cmd.Flags().Time("to", time.Time{}, rfc3339, "`time` of the first window after those to compare, RFC 3339 (default: all)")
 	format := defineFormat(cmd)
 	repair := cmd.Flags().Bool("repair", false, "correct the counters")
 	return settingsCommand(cmd, slotDatabase, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
 		if conf.Slots.URL == "" {
 			return inputError{errors.New("no slot database: set --slots, HEADGATE_SLOTS, or slots: in the --config file")}
-		}
-		span, err := parseSpan(*from, *to)
-		if err != nil {
-			return inputError{err}
 		}
 		db, err := server.OpenDatabase(&conf.Slots, true, log)
 		if err != nil {
@@ -124,29 +120,21 @@ The exit code is 0 if no window differs or all were repaired, and 3 if some diff
 		if err := db.Ping(ctx); err != nil {
 			return err
 		}
-		return reconcile(ctx, format.list(cmd.OutOrStdout()), db, span, *repair)
+		return reconcile(ctx, format.list(cmd.OutOrStdout()), db, spanOf(*from, *to), *repair)
 	})
 }
 
 type timeSpan struct{ fromMs, toMs int64 }
 
-func parseSpan(from, to string) (timeSpan, error) {
-	span := timeSpan{time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli(),
-		time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()}
-	for _, f := range []struct {
-		flag, text string
-		ms         *int64
-	}{{"from", from, &span.fromMs}, {"to", to, &span.toMs}} {
-		if f.text == "" {
-			continue
-		}
-		t, err := time.Parse(time.RFC3339, f.text)
-		if err != nil {
-			return span, fmt.Errorf("--%s: %q is not a time such as 2026-11-21T12:00:00Z", f.flag, f.text)
-		}
-		*f.ms = t.UnixMilli()
+// spanOf is from one time to another, of which zero ones are no bounds.
+func spanOf(from, to time.Time) timeSpan {
+	if from.IsZero() {
+		from = time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC)
 	}
-	return span, nil
+	if to.IsZero() {
+		to = time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	return timeSpan{from.UnixMilli(), to.UnixMilli()}
 }
 
 // A wrongWindow is a window whose counter is wrong, in JSON.

@@ -317,6 +317,7 @@ var wants = map[string]string{
 	"int":      ": want a whole number",
 	"uint32":   ": want a whole number from 0 to 4294967295",
 	"duration": ": want a duration such as 500ms, 5s or 2m",
+	"time":     ": want a time such as 2026-01-31T12:00:00Z",
 }
 
 // BadValue returns the error about a value that f does not take.
