@@ -10,14 +10,12 @@ import (
 // A List is the items of a large block sequence at the top of a file, as text: nodes of YAML take 30 times as much
 // memory, so those of a part are made, used and dropped before the next ones.
 type List struct {
+	text  []byte // with all items
 	parts []part
 }
 
-// A part is some items, and the lines before them in the file.
-type part struct {
-	text  []byte
-	lines int
-}
+// A part is some items, from and below places in the text of a list, and the lines before them in the file.
+type part struct{ from, to, lines int }
 
 const (
 	// large is the size, in bytes, of a file whose lists are split.
@@ -71,7 +69,7 @@ func lineEnd(text []byte, at int) int {
 // split splits the sequence that begins at a place, after so many lines. It returns where the sequence ends, and nil if
 // there is no plain one.
 func split(text []byte, at, lines int) (*List, int) {
-	list, indent := new(List), -1
+	list, indent := &List{text: text}, -1
 	begin, before := at, lines // of the part
 	for at < len(text) {
 		end := lineEnd(text, at)
@@ -88,13 +86,13 @@ func split(text []byte, at, lines int) (*List, int) {
 			indent = column
 		case column > indent || column == indent && item:
 		case column == 0: // the next key, or a document
-			list.add(text[begin:at], before)
+			list.parts = append(list.parts, part{begin, at, before})
 			return list, at
 		default:
 			return nil, 0 // the parser says what is wrong
 		}
 		if item && column == indent && at-begin >= partBytes {
-			list.add(text[begin:at], before)
+			list.parts = append(list.parts, part{begin, at, before})
 			begin, before = at, lines
 		}
 		at, lines = end, lines+1
@@ -102,30 +100,29 @@ func split(text []byte, at, lines int) (*List, int) {
 	if indent < 0 {
 		return nil, 0
 	}
-	list.add(text[begin:], before)
+	list.parts = append(list.parts, part{begin, at, before})
 	return list, at
 }
-
-func (l *List) add(text []byte, lines int) { l.parts = append(l.parts, part{text, lines}) }
 
 // Each calls use with the items of each part, as a sequence, until the text stops to be YAML.
 func (l *List) Each(use func(items *yaml.Node)) (wrong *Error) {
 	for i := 0; i < len(l.parts); i++ {
 		p, first := l.parts[i], i
-		items, err := decodeItems(p.text)
+		text := l.text[p.from:p.to]
+		items, err := decodeItems(text)
 		// A text in quotes may go on in the next part, where a line looks like an item.
 		for more := 1; err != nil && first+more < 2*len(l.parts); more *= 2 {
 			last := min(first+more, len(l.parts)-1)
-			joined := bytes.Join(l.texts(first, last), nil)
+			joined := l.text[p.from:l.parts[last].to]
 			if again, bad := decodeItems(joined); bad == nil {
 				items, err, i = again, nil, last
 			} else if more == 1 {
-				p.text, err = joined, bad // what is wrong may show in the next item only
+				text, err = joined, bad // what is wrong may show in the next item only
 			}
 		}
 		switch {
 		case err != nil:
-			wrong = explain(p.text, err)
+			wrong = explain(text, err)
 			wrong.Line += p.lines
 			return wrong
 		case items != nil:
@@ -134,13 +131,6 @@ func (l *List) Each(use func(items *yaml.Node)) (wrong *Error) {
 		}
 	}
 	return nil
-}
-
-func (l *List) texts(from, to int) (list [][]byte) {
-	for _, p := range l.parts[from : to+1] {
-		list = append(list, p.text)
-	}
-	return list
 }
 
 // decodeItems returns the sequence in a text, or nil if the text has no sequence.

@@ -22,19 +22,26 @@ type Error struct {
 // Decode returns the first two documents of a text, each nil if the text has no such document. A file should have
 // one: the second is for the error that says where it begins.
 func Decode(text []byte) (first, second *yaml.Node, wrong *Error) {
-	var documents [2]*yaml.Node
+	documents, err := parse(text)
+	if err != nil {
+		return nil, nil, explain(text, err)
+	}
+	return documents[0], documents[1], nil
+}
+
+// parse returns what there is of the first two documents of a text.
+func parse(text []byte) (documents [2]*yaml.Node, err error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	for i := range documents {
 		var document yaml.Node
-		switch err := decoder.Decode(&document); {
-		case errors.Is(err, io.EOF):
-			return documents[0], nil, nil
-		case err != nil:
-			return nil, nil, explain(text, err)
+		if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return documents, err
 		}
 		documents[i] = &document
 	}
-	return documents[0], documents[1], nil
+	return documents, nil
 }
 
 var (
@@ -50,7 +57,7 @@ func explain(text []byte, err error) *Error {
 	lines := bytes.SplitAfter(text, []byte("\n"))
 	// What is wrong stays so, whatever follows. A text that ends earlier is right, or wrong otherwise.
 	at := sort.Search(len(lines)-1, func(n int) bool {
-		short := errorOf(bytes.Join(lines[:n+1], nil))
+		_, short := parse(bytes.Join(lines[:n+1], nil))
 		return short != nil && short.Error() == err.Error()
 	})
 	message := "not valid YAML: " + strings.TrimPrefix(err.Error(), prefix.FindString(err.Error()))
@@ -61,13 +68,4 @@ func explain(text []byte, err error) *Error {
 		message += "; is the line indented as it should be?"
 	}
 	return &Error{at + 1, message}
-}
-
-// errorOf returns what is wrong in the first two documents of a text.
-func errorOf(text []byte) (err error) {
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	for n := 0; n < 2 && err == nil; n++ {
-		err = decoder.Decode(new(yaml.Node))
-	}
-	return err
 }
