@@ -260,8 +260,10 @@ func (k *Candidate) ask(ctx context.Context, batch []*job) {
 // keep has a request of the candidate be in flight as long as the live one.
 func (k *Candidate) keep(j *job) {
 	lease := j.resp.Inside.Lease
+	// Those that end by a token end with their request. Reports settle the others, and are decided like requests.
+	lease.Reserved = slices.DeleteFunc(lease.Reserved, func(r leases.Reservation) bool { return r.Oldest })
 	switch {
-	case len(lease.Held) == 0 && !slices.ContainsFunc(lease.Reserved, byToken):
+	case len(lease.Held)+len(lease.Reserved) == 0:
 	case j.holder == "" || len(k.leases) >= maxLeases: // nobody will report its end and its cost
 		k.finish(context.Background(), &lease, ratelimit.Unsettled, 0)
 	default:
@@ -274,15 +276,10 @@ func (k *Candidate) finish(ctx context.Context, l *leases.Lease, how ratelimit.R
 	if len(l.Held) > 0 {
 		k.service.Leases().ApplyOwn(ctx, leases.End, *l)
 	}
-	if l.Reserved = slices.DeleteFunc(l.Reserved, oldest); len(l.Reserved) > 0 {
+	if len(l.Reserved) > 0 {
 		k.service.EndReservation(ctx, l, how, uint64(cost))
 	}
 }
-
-// byToken: the reservation ends with its request. Others are settled by reports, which are decided like requests.
-func byToken(r leases.Reservation) bool { return !r.Oldest }
-
-func oldest(r leases.Reservation) bool { return r.Oldest }
 
 // renew renews the leases of requests whose live leases were renewed.
 func (k *Candidate) renew(ctx context.Context, batch []*job) {

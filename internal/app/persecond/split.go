@@ -23,6 +23,7 @@ import (
 // While one of the stores fails, the other goes on: what it refuses is refused, and what it admits has the error.
 type split struct {
 	main, second backends.Backend
+	closeSecond  func() error // closes all of the second stack
 	panics       *background.Reporter
 }
 
@@ -191,7 +192,7 @@ func (s *split) Ping(ctx context.Context) error {
 }
 
 // Close implements [backends.Backend].
-func (s *split) Close() error { return errors.Join(s.main.Close(), s.second.Close()) }
+func (s *split) Close() error { return errors.Join(s.main.Close(), s.closeSecond()) }
 
 // nameOf is what the name of the second store ends with, in the log and in metrics.
 const nameOf = "-per-second"
@@ -214,14 +215,6 @@ func Divide(ctx context.Context, main *stack.Stack, url string, opt stack.Option
 	main.Caps.Atomicity = backends.PerPartition
 	main.Caps.MaxOps = min(main.Caps.MaxOps, caps.MaxOps)
 	main.Caps.ServerClock = main.Caps.ServerClock && caps.ServerClock
-	main.Backend = &split{main.Backend, whole{second.Backend, second.Close}, opt.Panics}
+	main.Backend = &split{main.Backend, second.Backend, second.Close, opt.Panics}
 	return second, nil
 }
-
-// A whole is the backend of a stack, whose Close closes all of the stack.
-type whole struct {
-	backends.Backend
-	close func() error
-}
-
-func (w whole) Close() error { return w.close() }
