@@ -21,20 +21,12 @@ var _ encoding.CodecV2 = codec{}
 func (codec) Name() string { return "proto" }
 
 func (codec) Marshal(v any) (mem.BufferSlice, error) {
-	m, ok := v.(proto.Message)
-	if !ok {
-		return nil, fmt.Errorf("%T is not a protobuf message", v)
-	}
-	b, err := proto.Marshal(m)
+	b, err := proto.Marshal(v.(proto.Message))
 	return mem.BufferSlice{mem.SliceBuffer(b)}, err
 }
 
 func (codec) Unmarshal(data mem.BufferSlice, v any) error {
-	b, ok := v.(*[]byte)
-	if !ok {
-		return fmt.Errorf("%T is not where bytes can go", v)
-	}
-	*b = data.Materialize()
+	*v.(*[]byte) = data.Materialize()
 	return nil
 }
 
