@@ -114,24 +114,9 @@ func (s *spot) pathOf(spec *ResourceSpec) (p pathRule) {
 	case spec.Operation != "":
 		s.errorf("operation", "only a SOAP resource has an operation")
 	case s.text("path", "path", spec.Path, maxResourceName):
-		var err error
-		p, err = parsePath(spec.Path)
-		for _, err := range unjoin(err) {
-			s.errorf("path", "%v", err)
-		}
+		return s.parsePath(spec.Path)
 	}
 	return p
-}
-
-// unjoin returns the errors that errors.Join has made into one.
-func unjoin(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	if err == nil {
-		return nil
-	}
-	return []error{err}
 }
 
 func (s *spot) operation(name string) pathRule {

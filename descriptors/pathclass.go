@@ -1,8 +1,6 @@
 package descriptors
 
 import (
-	"errors"
-	"fmt"
 	"regexp"
 	"regexp/syntax"
 	"slices"
@@ -40,40 +38,38 @@ type pathRule struct {
 	start  bool   // re matches at the start of a path only
 }
 
-// parsePath reads a path as rules write it: see [ResourceSpec]. The error says
+// parsePath reads a path as rules write it: see [ResourceSpec]. Errors say
 // what to write instead.
-func parsePath(s string) (pathRule, error) {
-	if s == "" || s == "*" {
-		return pathRule{class: classAny}, nil
+func (s *spot) parsePath(text string) pathRule {
+	if text == "" || text == "*" {
+		return pathRule{class: classAny}
 	}
-	p := pathRule{class: classExact, text: s}
-	if strings.HasPrefix(s, "~") {
-		return p.pattern(s[1:])
+	p, path := pathRule{class: classExact, text: text}, text
+	if strings.HasPrefix(path, "~") {
+		return s.pattern(p, path[1:])
 	}
-	if s[0] != '/' {
-		return p, fmt.Errorf("path %q must start with a slash, or be ~ and a regular expression, or *", spell.Short(s))
+	if start, ok := strings.CutSuffix(path, "/*"); ok {
+		p.class, path = classPrefix, start
 	}
-	if start, ok := strings.CutSuffix(s, "/*"); ok {
-		p.class, s = classPrefix, start
+	switch {
+	case text[0] != '/':
+		s.errorf("path", "path %q must start with a slash, or be ~ and a regular expression, or *", spell.Short(text))
+	case strings.Contains(path, "*"):
+		s.errorf("path", "path %q: a * stands for the rest of the path, so it may only come last and after a slash; "+
+			"elsewhere use {name} for a segment, or ~ and a regular expression", spell.Short(path))
+	case path == "": // of "/*"
+	default:
+		if p.name = normalPath(path, false); countSegments(p.name) != countSegments(path) {
+			s.errorf("path", "path %q is compared without empty, \".\" and \"..\" segments and without a slash at the end; "+
+				"write it as %s", spell.Short(path), p.name)
+		} else if strings.ContainsAny(p.name, "{}") {
+			if p.class == classExact {
+				p.class = classTemplate
+			}
+			s.checkParams(&p)
+		}
 	}
-	if strings.Contains(s, "*") {
-		return p, fmt.Errorf("path %q: a * stands for the rest of the path, so it may only come last and after a slash; "+
-			"elsewhere use {name} for a segment, or ~ and a regular expression", spell.Short(s))
-	}
-	if s == "" {
-		return p, nil // of "/*"
-	}
-	if p.name = normalPath(s, false); countSegments(p.name) != countSegments(s) {
-		return p, fmt.Errorf("path %q is compared without empty, \".\" and \"..\" segments and without a slash at the end; "+
-			"write it as %s", spell.Short(s), p.name)
-	}
-	if !strings.ContainsAny(p.name, "{}") {
-		return p, nil
-	}
-	if p.class == classExact {
-		p.class = classTemplate
-	}
-	return p, p.checkparams()
+	return p
 }
 
 func countSegments(path string) int {
@@ -107,21 +103,18 @@ func (p *pathRule) params() []string {
 }
 
 // checkParams says which parameters cannot be.
-func (p *pathRule) checkparams() error {
-	var problems []error
+func (s *spot) checkParams(p *pathRule) {
 	var params []string
 	p.eachSegment(func(segment string) {
 		name, ok := paramName(segment)
 		switch {
 		case ok && slices.Contains(params, name):
-			problems = append(problems, fmt.Errorf("path %q has two parameters called %s", spell.Short(p.name), name))
+			s.errorf("path", "path %q has two parameters called %s", spell.Short(p.name), name)
 		case !ok && strings.ContainsAny(segment, "{}"):
-			problems = append(problems, fmt.Errorf("path segment %q: a {parameter} is a whole segment, and has a name",
-				spell.Short(segment)))
+			s.errorf("path", "path segment %q: a {parameter} is a whole segment, and has a name", spell.Short(segment))
 		}
 		params = append(params, name)
 	})
-	return errors.Join(problems...)
 }
 
 // paramName returns the name of a segment that is a parameter.
@@ -134,20 +127,22 @@ func paramName(segment string) (string, bool) {
 }
 
 // pattern reads a regular expression for paths.
-func (p pathRule) pattern(s string) (pathRule, error) {
-	p.class, p.name = classRegex, s
-	if s == "" || len(s) > maxPattern {
-		return p, fmt.Errorf("a path's regular expression has 1 to %d bytes, not %d", maxPattern, len(s))
+func (s *spot) pattern(p pathRule, text string) pathRule {
+	p.class, p.name = classRegex, text
+	if text == "" || len(text) > maxPattern {
+		s.errorf("path", "a path's regular expression has 1 to %d bytes, not %d", maxPattern, len(text))
+		return p
 	}
-	parsed, err := syntax.Parse(s, syntax.Perl)
+	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err == nil {
-		p.re, err = regexp.Compile(s)
+		p.re, err = regexp.Compile(text)
 	}
 	if err != nil {
-		return p, fmt.Errorf("path: %w", err)
+		s.errorf("path", "path: %v", err)
+		return p
 	}
 	p.prefix, p.start = literalPrefix(parsed)
-	return p, nil
+	return p
 }
 
 // literalPrefix returns the text that every match of re starts with, and
