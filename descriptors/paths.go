@@ -178,13 +178,7 @@ func (q *queryString) get(name string) (string, bool) {
 		q.read = true
 		q.parse()
 	}
-	for i := range q.n {
-		if q.few[i].Key == name {
-			return q.few[i].Value, true
-		}
-	}
-	v, ok := q.many[name]
-	return v, ok
+	return q.found(name)
 }
 
 func (q *queryString) parse() {
@@ -196,7 +190,10 @@ func (q *queryString) parse() {
 		}
 		rawName, rawValue, _ := strings.Cut(pair, "=")
 		name, err := url.QueryUnescape(rawName)
-		if err != nil || !q.wanted[name] || q.has(name) {
+		if err != nil || !q.wanted[name] {
+			continue
+		}
+		if _, twice := q.found(name); twice {
 			continue
 		}
 		value, err := url.QueryUnescape(rawValue)
@@ -209,15 +206,15 @@ func (q *queryString) parse() {
 	}
 }
 
-// has reports whether a parameter has been found.
-func (q *queryString) has(name string) bool {
+// found returns the value of a parameter, if it has been found.
+func (q *queryString) found(name string) (string, bool) {
 	for i := range q.n {
 		if q.few[i].Key == name {
-			return true
+			return q.few[i].Value, true
 		}
 	}
-	_, ok := q.many[name]
-	return ok
+	v, ok := q.many[name]
+	return v, ok
 }
 
 // add keeps a parameter that has not been found before.

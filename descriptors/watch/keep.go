@@ -58,14 +58,10 @@ func (m *merger) checked(set *descriptors.Set) (*descriptors.Set, []descriptors.
 		return set, nil
 	}
 	problems := m.check(set)
-	if hasErrors(problems) {
+	if slices.ContainsFunc(problems, func(p descriptors.Problem) bool { return !p.Warning }) {
 		set = nil
 	}
 	return set, problems
-}
-
-func hasErrors(problems []descriptors.Problem) bool {
-	return slices.ContainsFunc(problems, func(p descriptors.Problem) bool { return !p.Warning })
 }
 
 // merge loads what it can of the files.
