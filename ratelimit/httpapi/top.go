@@ -131,14 +131,11 @@ func seen(t *fleet.Top) (list []Replica, note, problem string) {
 	return list, note, problem
 }
 
-func joined(texts ...string) (all string) {
-	for _, text := range texts {
-		if all != "" && text != "" {
-			all += "; "
-		}
-		all += text
+func joined(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
 	}
-	return all
+	return a + "; " + b
 }
 
 // reason says in words why the store cannot be asked.

@@ -55,11 +55,8 @@ type hitSeries struct {
 	rules map[rule]bool // that count here; nil: requests, or domains without room, do
 }
 
-// The statistics of hits.
-const numHitStats = 5
-
 // hitStats are the statistics of hits: the table of what a series has.
-var hitStats = [numHitStats]struct {
+var hitStats = [...]struct {
 	name, help string
 	value      func(*hits) *atomic.Uint64
 }{

@@ -32,7 +32,7 @@ func (m *Metrics) StatsD(figures []metrics.Row) (list []statsd.Metric) {
 				}
 			}}})
 	}
-	for _, row := range append(m.rows[numHitStats:len(m.rows):len(m.rows)], figures...) {
+	for _, row := range append(m.rows[len(hitStats):len(m.rows):len(m.rows)], figures...) {
 		if name := statNames[row.Name]; name != "" {
 			list = append(list, statsd.Metric{Name: name, Row: row})
 		}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -95,7 +96,8 @@ func readQuery(raw string, known []string, p Params) error {
 	for name, list := range values {
 		switch {
 		case !slices.Contains(known, name):
-			return BadRequest("%s is an unknown parameter; known: %s", Clip(name), orNone(known))
+			return BadRequest("%s is an unknown parameter; known: %s", Clip(name),
+				cmp.Or(strings.Join(known, ", "), "none"))
 		case len(list) > 1:
 			return BadRequest("%s is given %d times", name, len(list))
 		case list[0] == "":
@@ -104,13 +106,6 @@ func readQuery(raw string, known []string, p Params) error {
 		p[name] = list[0]
 	}
 	return nil
-}
-
-func orNone(names []string) string {
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(names, ", ")
 }
 
 // Limit is the parameter limit: how many to list, from 1 to most. Without it, it is standard.
