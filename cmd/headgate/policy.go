@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -227,10 +226,10 @@ func policyGetCommand() *cobra.Command {
 // policyPage is how many policies are read at once.
 const policyPage = 1000
 
-// eachOf passes on what pages have, which page returns: at most n elements after the last one of the page before. most
-// bounds them unless it is 0.
+// eachOf passes on what pages have, which page returns: at most n elements after the last one of the page before, which
+// is zero at first. most bounds them unless it is 0.
 func eachOf[T any](most int, page func(last *T, n int) ([]T, error), each func(*T) error) error {
-	var last *T
+	last := new(T)
 	for done := 0; ; {
 		n := policyPage
 		if most > 0 {
@@ -255,9 +254,6 @@ func eachOf[T any](most int, page func(last *T, n int) ([]T, error), each func(*
 // eachPolicy reads all policies whose keys begin with a prefix, in the order of their keys.
 func eachPolicy(ctx context.Context, store table.Store, prefix string, each func(*table.Policy) error) error {
 	return eachOf(0, func(last *table.Policy, n int) ([]table.Policy, error) {
-		if last == nil {
-			last = new(table.Policy)
-		}
 		return store.List(ctx, last.Key, prefix, n)
 	}, each)
 }
@@ -305,32 +301,19 @@ was removed has its history, too.`,
 			return inputError{errors.New("--limit: want 0 or more")}
 		}
 		w := format.list(cmd.OutOrStdout())
-		err := eachEntry(ctx, e.Store(), key, *limit, func(e *table.Entry) error {
-			return errors.Join(writeEntry(w.text, e), w.write(e))
+		page := func(last *table.Entry, n int) ([]table.Entry, error) {
+			return e.Store().History(ctx, key, last.Number, n)
+		}
+		err := eachOf(*limit, page, func(e *table.Entry) error {
+			_, err := fmt.Fprintf(w.text, "%d %s %s by=%s: %s -> %s\n", e.Number, e.At.UTC().Format(time.RFC3339), e.Key,
+				oneWord(e.By), revisionText(e.Before), revisionText(e.After))
+			return errors.Join(err, w.write(e))
 		})
 		if err != nil {
 			return err
 		}
 		return w.end()
 	})
-}
-
-// eachEntry reads the history of a key, or of all, page by page; most bounds it unless it is 0.
-func eachEntry(ctx context.Context, store table.Store, key string, most int, each func(*table.Entry) error) error {
-	return eachOf(most, func(last *table.Entry, n int) ([]table.Entry, error) {
-		if last == nil {
-			last = new(table.Entry)
-		}
-		return store.History(ctx, key, last.Number, n)
-	}, each)
-}
-
-// writeEntry writes an entry as a line for people.
-func writeEntry(out io.Writer, e *table.Entry) error {
-	_, err := fmt.Fprintf(out, "%d %s %s by=%s: %s -> %s\n", e.Number, e.At.UTC().Format(time.RFC3339), e.Key,
-		oneWord(e.By),
-		revisionText(e.Before), revisionText(e.After))
-	return err
 }
 
 func revisionText(r *table.Revision) string {
