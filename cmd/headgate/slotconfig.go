@@ -42,7 +42,7 @@ func configCommand(cmd *cobra.Command, count cobra.PositionalArgs,
 			return err
 		}
 		defer db.Close()
-		api.Via = client.Local(handler)
+		api.Via = client.Local{Handler: handler}
 		return run(ctx, &api, args)
 	})
 }

@@ -184,18 +184,16 @@ func readAnswer(resp *http.Response, data []byte, answer any) error {
 	return &Refusal{resp.StatusCode, resp.Status, failure.Message, resp.Header.Get("Retry-After")}
 }
 
-// Local returns a transport for [API] that passes requests to a handler in this process.
-func Local(h http.Handler) http.RoundTripper { return local{h} }
-
-type local struct{ handler http.Handler }
+// Local is a transport for [API] that passes requests to a handler in this process.
+type Local struct{ Handler http.Handler }
 
 // RoundTrip implements http.RoundTripper.
-func (l local) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l Local) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body == nil {
 		r.Body = http.NoBody
 	}
 	w := &written{header: http.Header{}, status: http.StatusOK}
-	l.handler.ServeHTTP(w, r)
+	l.Handler.ServeHTTP(w, r)
 	return &http.Response{StatusCode: w.status, Status: fmt.Sprint(w.status, " ", http.StatusText(w.status)),
 		Header: w.header, Body: io.NopCloser(&w.body), Request: r}, nil
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"log/slog"
 	"maps"
 	"math"
@@ -191,8 +192,8 @@ func (m *serverMetrics) countHTTP(transport string, h http.Handler) http.Handler
 		m.answers.Of(transport, strconv.Itoa(code))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &codeWriter{ResponseWriter: w, code: http.StatusOK}
-		defer func() { m.answers.Of(transport, strconv.Itoa(c.code)).Inc() }()
+		c := &codeWriter{ResponseWriter: w}
+		defer func() { m.answers.Of(transport, strconv.Itoa(cmp.Or(c.code, http.StatusOK))).Inc() }()
 		h.ServeHTTP(c, r)
 	})
 }
@@ -200,20 +201,14 @@ func (m *serverMetrics) countHTTP(transport string, h http.Handler) http.Handler
 // A codeWriter notes the status of an answer.
 type codeWriter struct {
 	http.ResponseWriter
-	code  int
-	wrote bool
+	code int // 0: that of an answer that sets none
 }
 
 func (c *codeWriter) WriteHeader(code int) {
-	if !c.wrote && code >= 200 {
-		c.code, c.wrote = code, true
+	if c.code == 0 && code >= 200 {
+		c.code = code
 	}
 	c.ResponseWriter.WriteHeader(code)
-}
-
-func (c *codeWriter) Write(p []byte) (int, error) {
-	c.wrote = true
-	return c.ResponseWriter.Write(p)
 }
 
 // Unwrap is for http.ResponseController.
