@@ -4,7 +4,11 @@ import "github.com/headgate-rls/headgate/internal/kit/metrics"
 
 // Rows are metrics of the sender itself.
 func (s *Sender) Rows() []metrics.Row {
-	return []metrics.Row{s.flushes.Row("headgate_statsd_flushes_total",
-		"Flushes to --statsd, by result. The flush after a failed one sends what that did not.",
-		metrics.Closed("result", "ok", "error"))}
+	return []metrics.Row{{Name: "headgate_statsd_flushes_total", Kind: metrics.IsCounter,
+		Labels: metrics.Closed("result", "ok", "error"),
+		Help:   "Flushes to --statsd, by result. The flush after a failed one sends what that did not.",
+		Each: func(emit metrics.Emit) {
+			emit([]string{"ok"}, float64(s.ok.Value()), nil)
+			emit([]string{"error"}, float64(s.failed.Value()), nil)
+		}}}
 }

@@ -40,15 +40,11 @@ type Sender struct {
 	sent   map[key]float64 // what the collector knows of counters
 	warned time.Time
 
-	flushes metrics.Counters // by result
+	ok, failed metrics.Counter
 }
 
 // New returns a sender, which [Sender.Run] starts.
-func New(conf Config) *Sender {
-	s := &Sender{conf: conf, tags: serialize(conf.Tags)}
-	s.Rows() // names the labels
-	return s
-}
+func New(conf Config) *Sender { return &Sender{conf: conf, tags: serialize(conf.Tags)} }
 
 // Run sends until ctx ends, and then once more.
 func (s *Sender) Run(ctx context.Context) {
@@ -93,11 +89,11 @@ func (s *Sender) send(ctx context.Context) {
 
 // warn counts what came of sending, and logs what went wrong once a minute at most.
 func (s *Sender) warn(err error, long int) {
-	result := "ok"
-	if err != nil {
-		result = "error"
+	if err == nil {
+		s.ok.Inc()
+	} else {
+		s.failed.Inc()
 	}
-	s.flushes.Of(result).Inc()
 	if now := time.Now(); (err != nil || long > 0) && now.Sub(s.warned) >= warnEvery {
 		s.warned = now
 		s.conf.Log.Warn("metrics do not reach the StatsD collector; what was counted is sent when it answers", "address",

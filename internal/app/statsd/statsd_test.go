@@ -154,13 +154,13 @@ func TestCollectorIsAway(t *testing.T) {
 			}
 			s.warned = time.Now().Add(-warnEvery)
 			s.send(t.Context())
-			if n := strings.Count(log.String(), "metrics do not reach"); n != 2 || s.flushes.Of("error").Value() != 4 {
-				t.Errorf("a minute later: %d lines, %d failures", n, s.flushes.Of("error").Value())
+			if n := strings.Count(log.String(), "metrics do not reach"); n != 2 || s.failed.Value() != 4 {
+				t.Errorf("a minute later: %d lines, %d failures", n, s.failed.Value())
 			}
 			c := listen(t)
 			s.conf.Address, s.conf.Protocol = c.LocalAddr().String(), "udp"
 			s.send(t.Context())
-			if got := c.lines(); got != "a.b:3|c" || s.flushes.Of("ok").Value() != 1 {
+			if got := c.lines(); got != "a.b:3|c" || s.ok.Value() != 1 {
 				t.Errorf("when it is back: %q", got)
 			}
 		})
@@ -193,8 +193,8 @@ func TestCollectorThatDoesNotRead(t *testing.T) {
 		longest = max(longest, time.Since(begun))
 		select {
 		case took := <-done:
-			if took > 2*sendWithin || s.flushes.Of("error").Value() != 1 {
-				t.Errorf("it took %v, %d failures", took, s.flushes.Of("error").Value())
+			if took > 2*sendWithin || s.failed.Value() != 1 {
+				t.Errorf("it took %v, %d failures", took, s.failed.Value())
 			}
 			if longest > sendWithin/2 {
 				t.Errorf("who counts has waited for %v", longest)
