@@ -79,6 +79,10 @@ func TestPostgresScansNoFreshTable(t *testing.T) {
 			t.Errorf("%s scans a table:\n%s", name, plan)
 		}
 	}
+	provision := st.provision.with(s.Scope, s.SizeMs, db.at(0), int64(100))
+	if plan := strings.ToLower(explain(t, db, provision)); !strings.Contains(plan, "wndw_strt_ts >=") {
+		t.Errorf("provision reads a whole series:\n%s", plan)
+	}
 }
 
 // uses reports whether a plan names an index as the one that it uses. The primary
