@@ -104,8 +104,10 @@ The exit code is 0 if no window differs or all were repaired, and 3 if some diff
 		Example: `  headgate slots reconcile --slots postgres://headgate@db/payments
   headgate slots reconcile --from 2026-11-21T00:00:00Z --repair`,
 	}
-	from := cmd.Flags().Time("from", time.Time{}, rfc3339, "`time` of the first window to compare, RFC 3339 (default: all)")
-	to := cmd.Flags().Time("to", time.Time{}, rfc3339, "`time` of the first window after those to compare, RFC 3339 (default: all)")
+	from := cmd.Flags().Time("from", time.Time{}, rfc3339,
+		"`time` of the first window to compare, RFC 3339 (default: all)")
+	to := cmd.Flags().Time("to", time.Time{}, rfc3339,
+		"`time` of the first window after those to compare, RFC 3339 (default: all)")
 	format := defineFormat(cmd)
 	repair := cmd.Flags().Bool("repair", false, "correct the counters")
 	return settingsCommand(cmd, slotDatabase, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
