@@ -288,15 +288,9 @@ CREATE OR REPLACE PACKAGE BODY RL_SLOT_API IS
                         WHERE WNDW_SCOPE_NM = p_slot.WNDW_SCOPE_NM AND WNDW_SIZE_MS = p_slot.WNDW_SIZE_MS
                           AND EPOCH_CT = v_epoch AND WNDW_STRT_TS >= v_at AND WNDW_STRT_TS < p_to
                         ORDER BY WNDW_STRT_TS FETCH FIRST 500 ROWS ONLY) LOOP
-          IF v_done = 0 THEN
-            IF v_seen.WNDW_STRT_TS <> v_at OR v_seen.SLOT_CT < p_max THEN
-              v_done := 1;
-            ELSE
-              v_at := RL_ADD_MS(v_at, p_slot.WNDW_SIZE_MS);
-              v_rows := v_rows + 1;
-            END IF;
-          END IF;
-          EXIT WHEN v_done = 1;
+          EXIT WHEN v_seen.WNDW_STRT_TS <> v_at OR v_seen.SLOT_CT < p_max;
+          v_at := RL_ADD_MS(v_at, p_slot.WNDW_SIZE_MS);
+          v_rows := v_rows + 1;
         END LOOP;
         IF v_rows < 500 THEN
           v_done := 1;
@@ -334,12 +328,8 @@ CREATE OR REPLACE PACKAGE BODY RL_SLOT_API IS
       v_window := v_at;
       IF v_direct = 0 THEN
         SCOUT(p_slot, v_at, p_end, p_max, v_window);
-        IF v_window > p_end THEN
-          v_window := p_end;
-        END IF;
-        IF v_window > p_low THEN
-          p_low := v_window;
-        END IF;
+        v_window := LEAST(v_window, p_end);
+        p_low := GREATEST(p_low, v_window);
       END IF;
       IF v_window >= p_end THEN
         p_exhausted := 1;
