@@ -76,33 +76,20 @@ func newPostgresConnector(config *pgx.ConnConfig, ownMode bool, c Config) *postg
 		options = append(options,
 			stdlib.OptionShouldPing(func(context.Context, stdlib.ShouldPingParams) bool { return false }))
 	}
-	return &postgresConnector{direct: newHostsConnector(config, options), pooled: newHostsConnector(pooled, options),
-		bounds: setLocally(bounds), log: c.withDefaults().Log}
+	options = append(options, stdlib.OptionBeforeConnect(shareTime))
+	return &postgresConnector{direct: stdlib.GetConnector(*config, options...),
+		pooled: stdlib.GetConnector(*pooled, options...), bounds: setLocally(bounds), log: c.withDefaults().Log}
 }
 
-// A hostsConnector connects to the first of several hosts that takes writes. Each of them has a part of
-// the time: one that is silent leaves enough for those after it.
-type hostsConnector struct {
-	driver.Connector // for callers with all the time there is, and for one host
-	config           *pgx.ConnConfig
-	options          []stdlib.OptionOpenDB
-	hosts            time.Duration // how many
-}
-
-func newHostsConnector(config *pgx.ConnConfig, options []stdlib.OptionOpenDB) *hostsConnector {
-	return &hostsConnector{stdlib.GetConnector(*config, options...), config, options,
-		time.Duration(len(postgresHosts(&config.Config)))}
-}
-
-func (h *hostsConnector) Connect(ctx context.Context) (driver.Conn, error) {
+// shareTime gives each of several hosts a part of the time: one that is silent leaves enough for those after it. The
+// driver takes the first that takes writes.
+func shareTime(ctx context.Context, config *pgx.ConnConfig) error {
 	deadline, ok := ctx.Deadline()
-	part := time.Until(deadline) / h.hosts
-	if !ok || h.hosts == 1 || part <= 0 || part >= h.config.ConnectTimeout {
-		return h.Connector.Connect(ctx)
+	hosts := time.Duration(len(postgresHosts(&config.Config)))
+	if part := time.Until(deadline) / hosts; ok && hosts > 1 && part > 0 {
+		config.ConnectTimeout = min(config.ConnectTimeout, part)
 	}
-	config := h.config.Copy()
-	config.ConnectTimeout = part
-	return stdlib.GetConnector(*config, h.options...).Connect(ctx)
+	return nil
 }
 
 // setLocally is a query that changes settings until the transaction ends.
