@@ -1,6 +1,7 @@
 package sqldb
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -69,18 +70,10 @@ func parseMySQL(address string, c Config) (*source, error) {
 		return nil, fmt.Errorf("database url: it has no database name; want %s://host:port/database", u.Scheme)
 	}
 	parameters := u.Query()
-	config.User, config.Passwd = parameters.Get("user"), password(u, parameters)
-	if name := u.User.Username(); name != "" {
-		config.User = name
-	}
+	config.User = cmp.Or(c.Username, u.User.Username(), parameters.Get("user"))
+	config.Passwd = cmp.Or(c.Password, password(u, parameters))
 	if config.TLSConfig, err = mysqlTLS(parameters); err != nil {
 		return nil, err
-	}
-	if c.Username != "" {
-		config.User = c.Username
-	}
-	if c.Password != "" {
-		config.Passwd = c.Password
 	}
 	if c.Relaxed {
 		return nil, fmt.Errorf("database url: on %s the server decides whether a commit waits for the disk "+

@@ -1,6 +1,7 @@
 package sqldb
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -40,12 +41,7 @@ func oracleParse(url string, c Config) (*source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("database url: %w", err)
 	}
-	if c.Username != "" {
-		a.user = c.Username
-	}
-	if c.Password != "" {
-		a.password = c.Password
-	}
+	a.user, a.password = cmp.Or(c.Username, a.user), cmp.Or(c.Password, a.password)
 	if a.user == "" || a.password == "" {
 		return nil, errors.New("database: Oracle wants a username and a password")
 	}

@@ -1,6 +1,7 @@
 package sqldb
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -64,15 +65,8 @@ func parsePostgres(address string, c Config) (*source, error) {
 	if err != nil {
 		return nil, scrub(err, secret)
 	}
-	if c.Username != "" {
-		config.User = c.Username
-	}
-	if c.Password != "" {
-		config.Password = c.Password
-	}
-	if config.ConnectTimeout == 0 || config.ConnectTimeout > dialTimeout {
-		config.ConnectTimeout = dialTimeout
-	}
+	config.User, config.Password = cmp.Or(c.Username, config.User), cmp.Or(c.Password, config.Password)
+	config.ConnectTimeout = min(cmp.Or(config.ConnectTimeout, dialTimeout), dialTimeout)
 	if _, ok := config.RuntimeParams["application_name"]; !ok {
 		config.RuntimeParams["application_name"] = "headgate"
 	}
