@@ -70,8 +70,14 @@ func (t *Tx) Run(ctx context.Context, op string, queries ...Query) (answered boo
 // unknown whether it took effect.
 func (t *Tx) Whole(ctx context.Context, op string, queries []Query) (answered bool, err error) {
 	t.begun = true
-	answered, err = t.db.Dialect.batch(ctx, t.conn, slices.Concat([]Query{begin}, queries, []Query{commit}))
+	return t.commitBatch(ctx, op, append([]Query{begin}, queries...))
+}
+
+// commitBatch ends a pipelined transaction by queries and a commit.
+func (t *Tx) commitBatch(ctx context.Context, op string, queries []Query) (answered bool, err error) {
+	answered, err = t.db.Dialect.batch(ctx, t.conn, slices.Concat(queries, []Query{commit}))
 	if err != nil {
+		t.doubtful = !t.db.Dialect.meaning(err).undone
 		err = t.db.Fail(ctx, op, err)
 		t.RollbackWithin(ctx)
 		return answered, err
@@ -130,14 +136,8 @@ func (t *Tx) Commit(ctx context.Context, op string, last ...Query) error {
 	if t.conn == nil {
 		return t.db.Fail(ctx, op, sql.ErrTxDone)
 	}
-	if _, err := t.db.Dialect.batch(ctx, t.conn, slices.Concat(last, []Query{commit})); err != nil {
-		t.doubtful = !t.db.Dialect.meaning(err).undone
-		err = t.db.Fail(ctx, op, err)
-		t.RollbackWithin(ctx)
-		return err
-	}
-	t.release()
-	return nil
+	_, err := t.commitBatch(ctx, op, last)
+	return err
 }
 
 func (t *Tx) commitStanding(ctx context.Context, op string, last Query) error {
