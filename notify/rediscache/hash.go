@@ -108,10 +108,5 @@ func (h *hashes) remove(ctx context.Context, user string) error {
 func (h *hashes) run(ctx context.Context, s *redis.Script, user string, args ...any) *redis.Cmd {
 	ctx, cancel := context.WithTimeout(ctx, h.deadline)
 	defer cancel()
-	keys := []string{keyPrefix + user}
-	reply := s.EvalSha(ctx, h.client, keys, args...)
-	if redis.HasErrorPrefix(reply.Err(), "NOSCRIPT") {
-		return s.Eval(ctx, h.client, keys, args...)
-	}
-	return reply
+	return s.Run(ctx, h.client, []string{keyPrefix + user}, args...)
 }
