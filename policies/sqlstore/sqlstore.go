@@ -7,7 +7,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -30,14 +29,8 @@ func schema() sqldb.Schema {
 // client program can run.
 func Print(scheme string) (string, error) { return schema().Print(scheme) }
 
-// Config says which database has the policies.
-type Config struct {
-	URL                string // as internal/kit/sqldb reads it
-	Username, Password string // unless empty, instead of those in the URL
-	// Existing: the file of a SQLite database has to be there, and is not made.
-	Existing bool
-	Log      *slog.Logger
-}
+// Config says which database has the policies. Open has its own bounds of the pool and of waits.
+type Config = sqldb.Config
 
 // A Store has the policies of a database. Open makes one.
 type Store struct {
@@ -66,8 +59,8 @@ const (
 // Open returns a store. It does not connect: a database that is down is noticed by the first call.
 // An error means that the Config is wrong. Close must be called.
 func Open(c Config) (*Store, error) {
-	db, err := sqldb.Open(sqldb.Config{URL: c.URL, Username: c.Username, Password: c.Password,
-		Existing: c.Existing, PoolMin: 1, PoolMax: poolMax, LockWait: lockWait, Log: c.Log})
+	c.PoolMin, c.PoolMax, c.LockWait = 1, poolMax, lockWait
+	db, err := sqldb.Open(c)
 	if err != nil {
 		return nil, err
 	}
