@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
@@ -35,9 +36,5 @@ func standing(err error) error {
 
 // passes reports whether the same transaction may succeed if it is tried again at once.
 func passes(err error) bool {
-	var e *sqldb.Error
-	if !errors.As(err, &e) {
-		return false // the caller's context has ended
-	}
-	return e.Kind == sqldb.Passing || e.Kind == sqldb.Duplicate || e.Kind == sqldb.Held
+	return slices.Contains([]sqldb.Kind{sqldb.Passing, sqldb.Duplicate, sqldb.Held}, sqldb.KindOf(err))
 }
