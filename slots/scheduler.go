@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/headgate-rls/headgate/internal/kit/background"
 )
@@ -24,9 +25,10 @@ type Scheduler struct {
 	exhausted background.LogLimit // of events without a window in the log
 	holding   chan struct{}       // has room for the one event whose transaction holds a version of a config
 
+	shared atomic.Pointer[bool] // all configs count together; nil: not known yet
+
 	mu     sync.Mutex
 	queues map[queueKey]*queue
-	shared *bool // all configs count together; nil: not known yet
 }
 
 // NewScheduler returns a Scheduler over the store, which stays the caller's to close.
@@ -62,10 +64,7 @@ func (s *Scheduler) Scope(ctx context.Context) error {
 // isShared reports whether configs count together whose options name no scope. It never
 // changes.
 func (s *Scheduler) isShared(ctx context.Context) (bool, error) {
-	s.mu.Lock()
-	known := s.shared
-	s.mu.Unlock()
-	if known != nil {
+	if known := s.shared.Load(); known != nil {
 		return *known, nil
 	}
 	want := s.settings.Scope
@@ -79,9 +78,7 @@ func (s *Scheduler) isShared(ctx context.Context) (bool, error) {
 			"and the settings want %q: windows would be booked twice; leave the setting out", scope, want)}
 	}
 	shared := scope == ScopeShared
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.shared = &shared
+	s.shared.Store(&shared)
 	return shared, nil
 }
 
