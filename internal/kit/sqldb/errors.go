@@ -90,12 +90,9 @@ func duplicate(index string) failure { return failure{kind: Duplicate, index: in
 func lost(err error) (failure, bool) {
 	var network *net.OpError
 	switch {
-	case errors.As(err, new(*net.DNSError)):
+	case errors.As(err, new(*net.DNSError)), errors.As(err, &network) && network.Op == "dial":
 		return failure{kind: Unavailable}, true
-	case errors.As(err, &network):
-		if network.Op == "dial" {
-			return failure{kind: Unavailable}, true
-		}
+	case network != nil:
 		return failure{kind: Passing}, true
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		// Not the caller's: connecting took too long.

@@ -257,7 +257,10 @@ func beginMySQL(ctx context.Context, db *sql.DB) (Session, func(error) error, er
 	}
 	drop := func() error {
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // the pool forgets it, the server frees the lock
-		return ignoreDone(conn.Close())
+		if err := conn.Close(); !errors.Is(err, sql.ErrConnDone) {
+			return err
+		}
+		return nil
 	}
 	var got sql.NullInt64
 	// Columns that are TIMESTAMPs are converted by the session's time zone.
@@ -272,13 +275,6 @@ func beginMySQL(ctx context.Context, db *sql.DB) (Session, func(error) error, er
 		return nil, nil, errors.Join(err, drop())
 	}
 	return conn, func(error) error { return drop() }, nil
-}
-
-func ignoreDone(err error) error {
-	if errors.Is(err, sql.ErrConnDone) {
-		return nil
-	}
-	return err
 }
 
 // mysqlValues has the collation of ids, which compares bytes and does not pad.
@@ -336,10 +332,7 @@ func classifyMySQLNumber(e *mysql.MySQLError) failure {
 // mysqlIndex is the index in a message such as "Duplicate entry 'a' for key
 // 'RL_EVENT_SLOT_DTL.RL_EVENT_SLOT_DTL_IUX'"; the entry may hold anything.
 func mysqlIndex(message string) string {
-	index, found := afterLast(message, "for key '")
-	if !found {
-		return ""
-	}
+	index, _ := afterLast(message, "for key '")
 	return strings.TrimSuffix(index, "'")
 }
 

@@ -141,9 +141,6 @@ func oracleText(us int64) string {
 	return time.UnixMicro(us).UTC().Format(textLayout)
 }
 
-// oracleDuplicate is ORA-00001: unique constraint violated.
-const oracleDuplicate = 1
-
 // oracleFailure knows the codes ORA-xxxxx that trying again may help with. All
 // others are Failed.
 func oracleFailure(code int) failure {
@@ -191,8 +188,8 @@ func oracleClassify(err error) failure {
 	if code == 0 {
 		return oracleClientFailure(err.Error())
 	}
-	if code == oracleDuplicate {
-		return oracleDuplicateOf(err.Error())
+	if m := oracleUnique.FindStringSubmatch(err.Error()); code == 1 && m != nil {
+		return failure{kind: Duplicate, index: m[1], undone: true}
 	}
 	f := oracleFailure(code)
 	// A block that fails is undone, unless the session has ended or the call was broken off.
@@ -202,15 +199,6 @@ func oracleClassify(err error) failure {
 
 // oracleMidway are codes that a commit may get although it has been done.
 var oracleMidway = []int{28, 1012, 1013, 3113, 3114, 3135, 25408}
-
-// oracleDuplicateOf looks at the index that "unique constraint (OWNER.INDEX)
-// violated" names.
-func oracleDuplicateOf(text string) failure {
-	if m := oracleUnique.FindStringSubmatch(text); m != nil {
-		return failure{kind: Duplicate, index: m[1], undone: true}
-	}
-	return failure{}
-}
 
 // oracleClientFailure classifies by DPI-xxxx: 1010 is a connection that is not
 // there any more, 1067 a call that took too long, 1080 a connection that was closed for the
