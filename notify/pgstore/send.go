@@ -57,15 +57,12 @@ func (s *Store) lock(ctx context.Context, user string) (*locked, error) {
 	there := false
 	_, err = tx.Run(ctx, op, sqldb.Query{Text: lockText, Args: []any{user}, Found: &there, To: []any{
 		&r.RateLimit, &r.Minutes, &r.Count, &r.Reserved, d.Into(&r.StartUs), &r.Version, d.Into(&l.nowUs)}})
-	if err == nil && !there {
+	if err = unavailable(err); err == nil && !there {
 		err = notify.ErrNoConfig
 	}
 	if err != nil {
 		tx.Rollback()
-		if errors.Is(err, notify.ErrNoConfig) {
-			return nil, err
-		}
-		return nil, unavailable(err)
+		return nil, err
 	}
 	l.row = r.At(l.nowUs)
 	return l, nil

@@ -1,6 +1,7 @@
 package rediscache
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -32,8 +33,8 @@ func (p *pending) add(c pgstore.Count) {
 	if !there && len(p.counts) >= maxPending {
 		return
 	}
-	if there && (old.Version > c.Version || old.Version == c.Version &&
-		(old.StartUs > c.StartUs || old.StartUs == c.StartUs && old.Count >= c.Count)) {
+	if there && cmp.Or(cmp.Compare(old.Version, c.Version), cmp.Compare(old.StartUs, c.StartUs),
+		cmp.Compare(old.Count, c.Count)) >= 0 {
 		return
 	}
 	p.counts[c.UserID] = c
