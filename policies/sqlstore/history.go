@@ -131,12 +131,9 @@ func (r *stored) revision() *table.Revision {
 	if !r.version.Valid {
 		return nil
 	}
-	v := &table.Revision{Version: r.version.Int64}
-	v.Capacity = r.capacity.Int64
-	v.Algorithm, _ = policies.ParseType(r.kind.String) // none if the policy was written by hand
-	v.Refill, _ = policies.ParseAmount(r.refill.String)
-	v.Window, _ = policies.ParseAmount(r.window.String)
-	return v
+	// There is no algorithm if the policy was written by hand.
+	figures, _ := table.ReadFigures(r.kind.String, r.capacity.Int64, r.refill.String, r.window.String)
+	return &table.Revision{Figures: figures, Version: r.version.Int64}
 }
 
 // entry reads a row of changeColumns.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
-	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/policies/table"
 )
 
@@ -211,16 +210,13 @@ func (s *Store) columns() string {
 func policy(rows *sql.Rows) (p table.Policy, err error) {
 	var kind, refill, window string
 	var by sql.NullString // in Oracle an empty text is NULL
-	var us int64
-	if err = rows.Scan(&p.ID, &p.Key, &kind, &p.Capacity, &refill, &window, &p.Version, &by, &us); err != nil {
+	var capacity, us int64
+	if err = rows.Scan(&p.ID, &p.Key, &kind, &capacity, &refill, &window, &p.Version, &by, &us); err != nil {
 		return p, err
 	}
 	p.ChangedBy = by.String
 	p.ChangedAt = time.UnixMicro(us).UTC()
-	p.Algorithm, _ = policies.ParseType(kind)
-	var wrong [2]error
-	p.Refill, wrong[0] = policies.ParseAmount(refill)
-	if p.Window, wrong[1] = policies.ParseAmount(window); errors.Join(wrong[:]...) != nil {
+	if p.Figures, err = table.ReadFigures(kind, capacity, refill, window); err != nil {
 		p.Algorithm = 0
 	}
 	return p, nil

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -117,19 +118,22 @@ func (r *Row) figures() (f policies.Figures, err error) {
 		err = fmt.Errorf("the key is written %q", key)
 	}
 	if err == nil {
-		f.Capacity = r.Capacity
-		f.Algorithm, err = policies.ParseType(r.Type)
-	}
-	if err == nil {
-		f.Refill, err = policies.ParseAmount(r.Refill)
-	}
-	if err == nil {
-		f.Window, err = policies.ParseAmount(r.Window)
+		f, err = ReadFigures(r.Type, r.Capacity, r.Refill, r.Window)
 	}
 	if err == nil {
 		_, err = f.Limit()
 	}
 	return f, err
+}
+
+// ReadFigures reads what a store has of a policy. Beside an error, which is the first, it returns what can be read.
+func ReadFigures(kind string, capacity int64, refill, window string) (f policies.Figures, err error) {
+	var wrong [3]error
+	f.Capacity = capacity
+	f.Algorithm, wrong[0] = policies.ParseType(kind)
+	f.Refill, wrong[1] = policies.ParseAmount(refill)
+	f.Window, wrong[2] = policies.ParseAmount(window)
+	return f, cmp.Or(wrong[:]...)
 }
 
 // An Edit makes, changes or removes a policy.
