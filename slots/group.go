@@ -63,9 +63,13 @@ func (g *group) pausedUnlessPlaced(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	found := Found{Answers: make([]Answer, len(ids))}
 	for _, slot := range have {
-		g.answer(func(w *waiter) (Answer, bool) { return Answer{Existing, slot}, w.ask.EventID == slot.EventID })
+		if i := slices.Index(ids, slot.EventID); i >= 0 {
+			found.Answers[i] = Answer{Existing, slot}
+		}
 	}
+	g.deliver(&found)
 	return ErrPaused
 }
 
@@ -131,25 +135,15 @@ func (g *group) search() *Search {
 
 // deliver ends the waiters that have an answer.
 func (g *group) deliver(f *Found) {
-	k := -1
-	g.answer(func(*waiter) (Answer, bool) {
-		k++
-		if k >= len(f.Answers) || f.Answers[k].Status == Unplaced {
-			return Answer{}, false
+	waiters := g.left
+	g.left = nil
+	for i, w := range waiters {
+		if i < len(f.Answers) && f.Answers[i].Status != Unplaced {
+			w.end(f.Answers[i], nil)
+		} else {
+			g.left = append(g.left, w)
 		}
-		return f.Answers[k], true
-	})
-}
-
-// answer ends those waiters that f has an answer for.
-func (g *group) answer(f func(*waiter) (Answer, bool)) {
-	g.left = slices.DeleteFunc(slices.Clone(g.left), func(w *waiter) bool {
-		a, ok := f(w)
-		if ok {
-			w.end(a, nil)
-		}
-		return ok
-	})
+	}
 }
 
 func (g *group) endAll(err error) {
