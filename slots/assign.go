@@ -143,18 +143,15 @@ func (s *Scheduler) finish(r Request, b *BatchResult, began time.Time) {
 
 // logOutcome logs what became of a request.
 func (s *Scheduler) logOutcome(r Request, b *BatchResult, outcome Outcome) {
-	log, ctx := s.settings.Log, context.Background()
+	log := s.settings.Log
+	debug := log.Enabled(context.Background(), slog.LevelDebug)
 	switch {
-	case outcome == OutcomeNew:
-		if log.Enabled(ctx, slog.LevelDebug) {
-			window := time.UnixMilli(b.WindowMs).UTC().Format(time.RFC3339Nano)
-			log.Debug("slot assigned", "event_id", r.EventID, "window", window)
-		}
-	case outcome == OutcomeReplayed:
-		if log.Enabled(ctx, slog.LevelDebug) {
-			log.Debug("the event already has a slot", "event_id", r.EventID)
-		}
-		if b.RequestedUs != r.At.UnixMicro() && log.Enabled(ctx, slog.LevelDebug) {
+	case outcome == OutcomeNew && debug:
+		window := time.UnixMilli(b.WindowMs).UTC().Format(time.RFC3339Nano)
+		log.Debug("slot assigned", "event_id", r.EventID, "window", window)
+	case outcome == OutcomeReplayed && debug:
+		log.Debug("the event already has a slot", "event_id", r.EventID)
+		if b.RequestedUs != r.At.UnixMicro() {
 			log.Debug("the event already has a slot, for another requested time", "event_id", r.EventID,
 				"requested", b.Requested(), "now", r.At.UTC())
 		}

@@ -177,13 +177,11 @@ func (s *Scheduler) provisionConfig(ctx context.Context, c Config) (rows int64, 
 		end = chunk + int64(1+s.settings.Chunks)*length
 	}
 	for ; chunk < end; chunk += length {
-		if _, there, err := s.store.Frontier(ctx, series, chunk); err != nil || there {
-			if err != nil {
-				return rows, err
-			}
-			continue
+		var n int64
+		_, there, err := s.store.Frontier(ctx, series, chunk)
+		if err == nil && !there {
+			n, err = s.store.Provision(ctx, series, chunk, chunk+length, &Frontier{ChunkMs: chunk, EndMs: chunk + length})
 		}
-		n, err := s.store.Provision(ctx, series, chunk, chunk+length, &Frontier{ChunkMs: chunk, EndMs: chunk + length})
 		rows += n
 		if err != nil {
 			return rows, err

@@ -124,18 +124,15 @@ func (h *Handlers) postBatch(w http.ResponseWriter, r *http.Request, _ web.Param
 	}
 	if len(requests) > 0 {
 		for k, b := range h.Scheduler.AssignBatch(r.Context(), requests) {
-			results[places[k]] = h.batchResult(r, requests[k].EventID, b)
+			if b.Err != nil {
+				results[places[k]] = h.batchFailure(r, requests[k].EventID, b.Err)
+				continue
+			}
+			results[places[k]] = batchSlot{http.StatusOK, assignedOf(b.Slot), b.Replayed}
 		}
 	}
 	web.JSON(w, http.StatusOK, batchAnswer{results})
 	return nil
-}
-
-func (h *Handlers) batchResult(r *http.Request, eventID string, b slots.BatchResult) any {
-	if b.Err != nil {
-		return h.batchFailure(r, eventID, b.Err)
-	}
-	return batchSlot{http.StatusOK, assignedOf(b.Slot), b.Replayed}
 }
 
 func (h *Handlers) batchFailure(r *http.Request, eventID string, err error) batchFailure {
