@@ -240,19 +240,16 @@ func (h *handlers) fail(w http.ResponseWriter, r *http.Request, err error) {
 		web.Error(w, http.StatusNotFound, err.Error()+"; POST /api/config makes one")
 	case notify.Unavailable:
 		h.logFailure(r, err)
+		message := "the service is temporarily unavailable; send the request again"
+		if errors.Is(err, notify.ErrBusy) {
+			message = err.Error() + "; the service is temporarily unavailable, send the request again"
+		}
 		w.Header().Set("Retry-After", retryUnavailable)
-		web.Error(w, http.StatusServiceUnavailable, unavailableMessage(err))
+		web.Error(w, http.StatusServiceUnavailable, message)
 	default:
 		h.logFailure(r, err)
 		web.Error(w, http.StatusInternalServerError, "something failed inside the gateway; its log says what")
 	}
-}
-
-func unavailableMessage(err error) string {
-	if errors.Is(err, notify.ErrBusy) {
-		return err.Error() + "; the service is temporarily unavailable, send the request again"
-	}
-	return "the service is temporarily unavailable; send the request again"
 }
 
 // logFailure logs what is wrong with the gateway or what it needs. A client that is gone

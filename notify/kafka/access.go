@@ -42,7 +42,6 @@ const (
 
 // options are those of a client. It returns an error if a file cannot be used already.
 func (a Access) options(dialWithin time.Duration) ([]kgo.Opt, error) {
-	var opts []kgo.Opt
 	dialer := &net.Dialer{Timeout: dialWithin}
 	dial := dialer.DialContext
 	if a.TLS {
@@ -57,7 +56,7 @@ func (a Access) options(dialWithin time.Duration) ([]kgo.Opt, error) {
 			return (&tls.Dialer{NetDialer: dialer, Config: conf}).DialContext(ctx, network, address)
 		}
 	}
-	opts = append(opts, kgo.Dialer(dial))
+	opts := []kgo.Opt{kgo.Dialer(dial)}
 	if a.Mechanism != "" {
 		if _, err := a.password(); err != nil {
 			return nil, err
