@@ -49,15 +49,15 @@ func (db *DB) scanConfig(rows *sql.Rows) (c slots.Config, err error) {
 		return c, err
 	}
 	c.Active = active == 1
-	if c.SizeMs, err = plan.ParseSize(size); err != nil {
-		return c, fmt.Errorf("RL_EVENT_WNDW_CONFIG, row %s of config %q: %w; put a new version of the config",
-			c.ID, c.Name, err)
+	if c.SizeMs, err = plan.ParseSize(size); err == nil {
+		if c.Options, err = parseOptions(options.String); err != nil {
+			err = fmt.Errorf("CONFIG_OPT_TX: %w", err)
+		}
 	}
-	if c.Options, err = parseOptions(options.String); err != nil {
-		return c, fmt.Errorf("RL_EVENT_WNDW_CONFIG, row %s of config %q: CONFIG_OPT_TX: %w; put a new version of the config",
-			c.ID, c.Name, err)
+	if err != nil {
+		err = fmt.Errorf("RL_EVENT_WNDW_CONFIG, row %s of config %q: %w; put a new version of the config", c.ID, c.Name, err)
 	}
-	return c, nil
+	return c, err
 }
 
 // manyConfigs bounds the configs that PutConfig looks at.

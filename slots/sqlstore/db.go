@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"embed"
 	"fmt"
+	"time"
 
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/slots"
@@ -36,13 +37,7 @@ func (db *DB) into(us *int64) sql.Scanner { return db.dialect.Into(us) }
 func (db *DB) at(ms int64) any { return db.dialect.Instant(ms * 1000) }
 
 // millis rounds an instant down to milliseconds.
-func millis(us int64) int64 {
-	ms := us / 1000
-	if us%1000 < 0 {
-		ms--
-	}
-	return ms
-}
+func millis(us int64) int64 { return time.UnixMicro(us).UnixMilli() }
 
 // Config says which database to use, and how.
 type Config = sqldb.Config

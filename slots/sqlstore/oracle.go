@@ -1,10 +1,12 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -150,15 +152,9 @@ func oracleArguments(s *slots.Search) []any {
 	}
 }
 
-// The earliest and the latest millisecond that Oracle has.
-var (
-	oracleFirstMs = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
-	oracleLastMs  = time.Date(9999, 12, 31, 23, 59, 59, 999_000_000, time.UTC).UnixMilli()
-)
-
-// oracleMs binds an instant of whole milliseconds, of which there are more than Oracle has.
+// oracleMs binds an instant of whole milliseconds, of which there are more than of microseconds.
 func oracleMs(ms int64) any {
-	return sqldb.Oracle.Instant(min(max(ms, oracleFirstMs), oracleLastMs) * 1000)
+	return sqldb.Oracle.Instant(min(max(ms, math.MinInt64/1000), math.MaxInt64/1000) * 1000)
 }
 
 func oracleFlag(set bool) int64 {
@@ -192,11 +188,19 @@ func (r *oracleResult) places() []any {
 // found is what the package has answered.
 func (r *oracleResult) found(s *slots.Search) (slots.Found, error) {
 	const op = "assign a slot by procedure"
-	var t oracleTimes
+	var wrong error // the first time that cannot be parsed
+	us := func(text string) int64 {
+		if text == "" { // which is NULL
+			return 0
+		}
+		us, err := sqldb.Oracle.Micros(text)
+		wrong = cmp.Or(wrong, err)
+		return us
+	}
 	answer := slots.Answer{Status: slots.Status(r.status)}
 	f := slots.Found{FirstCount: r.firstCount, Exhausted: r.exhausted == 1, Windows: int(r.windows),
 		Contended: int(r.contended)}
-	if lowMs := millis(t.us(r.low)); lowMs > s.FromMs {
+	if lowMs := millis(us(r.low)); lowMs > s.FromMs {
 		f.Full = []slots.Span{{FromMs: s.FromMs, ToMs: lowMs}}
 	}
 	switch answer.Status {
@@ -208,32 +212,17 @@ func (r *oracleResult) found(s *slots.Search) (slots.Found, error) {
 	case slots.New, slots.Existing:
 		answer.Slot = slots.Slot{
 			ID: r.slotID, EventID: s.Asks[0].EventID, Series: slots.Series{Scope: r.scope, SizeMs: r.sizeMs},
-			RequestedUs: t.us(r.requested), WindowMs: millis(t.us(r.window)), ScheduledMs: millis(t.us(r.scheduled)),
-			ConfigID: r.configID, CreatedUs: t.us(r.created),
+			RequestedUs: us(r.requested), WindowMs: millis(us(r.window)), ScheduledMs: millis(us(r.scheduled)),
+			ConfigID: r.configID, CreatedUs: us(r.created),
 		}
 	default:
 		return f, fmt.Errorf("RL_SLOT_API.ASSIGN_SLOT returned status %d: want 0 to 4", r.status)
 	}
-	if t.err != nil {
-		return f, fmt.Errorf("RL_SLOT_API.ASSIGN_SLOT returned a time that cannot be parsed: %w", t.err)
+	if wrong != nil {
+		return f, fmt.Errorf("RL_SLOT_API.ASSIGN_SLOT returned a time that cannot be parsed: %w", wrong)
 	}
 	f.Answers = []slots.Answer{answer}
 	return f, nil
-}
-
-// oracleTimes reads texts and keeps the first error.
-type oracleTimes struct{ err error }
-
-// us are the microseconds of a text, zero if it is empty, which is NULL.
-func (t *oracleTimes) us(text string) int64 {
-	if text == "" {
-		return 0
-	}
-	us, err := sqldb.Oracle.Micros(text)
-	if err != nil && t.err == nil {
-		t.err = err
-	}
-	return us
 }
 
 // Procedure implements slots.Store.

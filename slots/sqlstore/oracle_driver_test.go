@@ -215,7 +215,7 @@ func TestOracleProcedureOneTrip(t *testing.T) {
 	}
 	if got, want := strings.Join(in, "|"), "e1|s1|payments|4000|c1|100|0|2025-06-01 12:00:00.000001|1|99|2147483647|"+
 		noonText+"|"+
-		"2025-06-01 12:00:04.000000|0|9999-12-31 23:59:59.999000"; got != want {
+		"2025-06-01 12:00:04.000000|0|9999-12-31 23:59:59.999999"; got != want {
 		t.Errorf("arguments\n%s, want\n%s", got, want)
 	}
 }
