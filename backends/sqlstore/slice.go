@@ -51,18 +51,14 @@ func (s *slice) begin() [][]byte {
 
 // sort makes the keys of rows: their order is that of their bytes, which is not that of the batch.
 func (s *slice) sort(of []limit.Key) {
-	type placed struct {
-		key []byte
-		at  int
-	}
-	all := make([]placed, len(of))
+	keys := make([][]byte, len(of))
+	s.keys, s.at = make([][]byte, len(of)), make([]int, len(of))
 	for i, k := range of {
-		all[i] = placed{counterKey(k), i}
+		keys[i], s.at[i] = counterKey(k), i
 	}
-	slices.SortFunc(all, func(a, b placed) int { return cmp.Or(bytes.Compare(a.key, b.key), a.at-b.at) })
-	s.keys, s.at = make([][]byte, len(all)), make([]int, len(all))
-	for i := range all {
-		s.keys[i], s.at[i] = all[i].key, all[i].at
+	slices.SortFunc(s.at, func(a, b int) int { return cmp.Or(bytes.Compare(keys[a], keys[b]), a-b) })
+	for i, at := range s.at {
+		s.keys[i] = keys[at]
 	}
 }
 
