@@ -170,9 +170,13 @@ func (t *Tx) Rollback() {
 
 // RollbackWithin is Rollback that closes the connection if ctx ends first.
 func (t *Tx) RollbackWithin(ctx context.Context) {
-	if t.standing != nil {
-		t.standing.rollback(ctx, t.db)
+	if s := t.standing; s != nil {
 		t.standing, t.tx = nil, nil
+		if _, err := s.tx.ExecContext(ctx, "ROLLBACK"); err != nil {
+			t.db.drop(s)
+			return
+		}
+		t.db.keep(s)
 		return
 	}
 	if t.tx != nil {
@@ -258,13 +262,4 @@ func (db *DB) drop(s *standing) {
 			return
 		}
 	}
-}
-
-// rollback ends the transaction, and with it the session if that does not succeed.
-func (s *standing) rollback(ctx context.Context, db *DB) {
-	if _, err := s.tx.ExecContext(ctx, "ROLLBACK"); err != nil {
-		db.drop(s)
-		return
-	}
-	db.keep(s)
 }
