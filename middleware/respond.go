@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -48,10 +49,7 @@ func (w *number) format(n int64) string {
 
 // refuse answers a refused request: with the response of its rule, else with 429.
 func refuse(w http.ResponseWriter, d *headgate.Decision) {
-	status := d.Status
-	if status == 0 {
-		status = http.StatusTooManyRequests
-	}
+	status := cmp.Or(d.Status, http.StatusTooManyRequests)
 	h := w.Header()
 	message := http.StatusText(status)
 	if d.RetryAfter > 0 {
