@@ -60,13 +60,10 @@ func (s *Scheduler) PutConfig(ctx context.Context, c NewConfig) (Config, error) 
 			// Others, and this node if the question fails, follow a little later.
 			_ = s.configs.ask(ctx)
 			return config, nil
-		case kind != Passing && kind != Duplicate && kind != Held:
-			return Config{}, retryable(err)
-		case kind == Held && ctx.Err() != nil: // the store has tried again for as long as it may
-			return Config{}, retryable(err)
 		case try == putTries && kind == Duplicate:
 			return Config{}, ErrConflict
-		case try == putTries:
+		case try == putTries, kind != Passing && kind != Duplicate && kind != Held,
+			kind == Held && ctx.Err() != nil: // the store has tried again for as long as it may
 			return Config{}, retryable(err)
 		}
 		if err := s.backOff(ctx, try); err != nil {

@@ -70,12 +70,9 @@ func retryable(err error) error {
 		return err
 	case errors.Is(err, ErrPaused):
 		return &RetryError{retryPaused, err}
-	case errors.Is(err, ErrExhausted), errors.Is(err, ErrOverloaded):
-		return &RetryError{retrySoon, err}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
-	}
-	if se, ok := errors.AsType[*StoreError](err); ok && se.Kind != Failed {
+	case errors.Is(err, ErrExhausted), errors.Is(err, ErrOverloaded), KindOf(err) != Failed:
 		return &RetryError{retrySoon, err}
 	}
 	return err

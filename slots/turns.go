@@ -25,9 +25,7 @@ func (s *Scheduler) assignInTurn(ctx context.Context, rs []Request, out []BatchR
 		out[i] = BatchResult{Result{a.Slot, a.Status == Existing}, err}
 		switch KindOf(err) {
 		case Passing, Duplicate, Held, Superseded:
-			if err != nil {
-				again = append(again, i)
-			}
+			again = append(again, i)
 		}
 	}
 	return again

@@ -156,7 +156,7 @@ func (db *DB) runEnd(ctx context.Context, s slots.Series, max, fromMs int64) (en
 }
 
 // NoteFull implements slots.Store.
-func (db *DB) NoteFull(ctx context.Context, s slots.Series, max int64, full slots.Span, generation int64) error {
+func (db *DB) NoteFull(ctx context.Context, s slots.Series, most int64, full slots.Span, generation int64) error {
 	const op = "note full windows"
 	st := &db.dialect.statements
 	return db.sql.Transact(ctx, op, func(tx *sql.Tx) error {
@@ -164,7 +164,7 @@ func (db *DB) NoteFull(ctx context.Context, s slots.Series, max int64, full slot
 		if _, err := db.sql.Row(ctx, tx, op, st.lockGeneration.with(), &now); err != nil || now != generation {
 			return err // what was seen may not be so any more
 		}
-		args := []any{s.Scope, s.SizeMs, max, db.at(full.FromMs), db.at(full.ToMs)}
+		args := []any{s.Scope, s.SizeMs, most, db.at(full.FromMs), db.at(full.ToMs)}
 		var fromUs, toUs int64
 		var none bool
 		_, err := db.sql.Row(ctx, tx, op, st.overlaps.with(args...),
@@ -173,14 +173,10 @@ func (db *DB) NoteFull(ctx context.Context, s slots.Series, max int64, full slot
 			return err
 		}
 		if !none {
-			from, to := min(millis(fromUs), full.FromMs), millis(toUs)
-			if to < full.ToMs {
-				to = full.ToMs
-			}
 			if _, err := db.sql.Change(ctx, tx, op, st.dropOverlap.with(args...)); err != nil {
 				return err
 			}
-			args[3], args[4] = db.at(from), db.at(to)
+			args[3], args[4] = db.at(min(millis(fromUs), full.FromMs)), db.at(max(millis(toUs), full.ToMs))
 		}
 		_, err = db.sql.Change(ctx, tx, op, st.addRun.with(args...))
 		return err
