@@ -113,7 +113,10 @@ func (b *Backend) try(ctx context.Context, op string, t task, wait float64) (err
 		return err, false
 	}
 	w := work{b: b, tx: tx, task: t, keys: t.begin()}
-	locking, cancel := share(ctx, wait)
+	locking, cancel := ctx, context.CancelFunc(func() {})
+	if until, ok := ctx.Deadline(); ok && wait < 1 {
+		locking, cancel = context.WithTimeout(ctx, time.Duration(wait*float64(time.Until(until))))
+	}
 	put, drop, err := w.read(locking, op)
 	late := locking.Err() != nil
 	cancel()
@@ -134,15 +137,6 @@ func (b *Backend) try(ctx context.Context, op string, t task, wait float64) (err
 	}
 	err = tx.Commit(ctx, op, b.conf.dialect.writes(&w, put, drop)...)
 	return err, err != nil && tx.InDoubt()
-}
-
-// share is a context that ends after a part of the time that ctx has left.
-func share(ctx context.Context, part float64) (context.Context, context.CancelFunc) {
-	until, ok := ctx.Deadline()
-	if !ok || part >= 1 {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, time.Duration(part*float64(time.Until(until))))
 }
 
 // abandon ends a transaction whose caller may not have the time to wait for that.
