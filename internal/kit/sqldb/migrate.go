@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -57,8 +56,7 @@ func (s script) repeatable() bool { return s.version == 0 }
 
 // checksum is the SHA-256 of the text.
 func (s script) checksum() string {
-	sum := sha256.Sum256([]byte(s.text))
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(s.text)))
 }
 
 // statements splits the script and fills in ${NAME}s.

@@ -178,13 +178,9 @@ func classifyPostgres(err error) failure {
 // violation.
 var poolerRefusals = []string{"password authentication failed", "no such user", "no such database", "does not exist"}
 
-func refusedByPooler(e *pgconn.PgError) bool {
-	return e.Code == "08P01" && mentions(e, poolerRefusals)
-}
-
 func classifySQLState(e *pgconn.PgError) failure {
 	switch class := e.Code[:min(2, len(e.Code))]; {
-	case refusedByPooler(e):
+	case e.Code == "08P01" && mentions(e, poolerRefusals):
 		return failure{}
 	case e.Code == "23505":
 		return duplicate(e.ConstraintName)
