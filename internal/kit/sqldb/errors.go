@@ -104,10 +104,10 @@ func lost(err error) (failure, bool) {
 	return failure{}, false
 }
 
-// afterLast returns what follows the last separator.
-func afterLast(s, separator string) (after string, found bool) {
+// afterLast returns what follows the last separator; nothing if there is none.
+func afterLast(s, separator string) string {
 	if i := strings.LastIndex(s, separator); i >= 0 {
-		return s[i+len(separator):], true
+		return s[i+len(separator):]
 	}
-	return "", false
+	return ""
 }

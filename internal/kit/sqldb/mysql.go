@@ -332,8 +332,7 @@ func classifyMySQLNumber(e *mysql.MySQLError) failure {
 // mysqlIndex is the index in a message such as "Duplicate entry 'a' for key
 // 'RL_EVENT_SLOT_DTL.RL_EVENT_SLOT_DTL_IUX'"; the entry may hold anything.
 func mysqlIndex(message string) string {
-	index, _ := afterLast(message, "for key '")
-	return strings.TrimSuffix(index, "'")
+	return strings.TrimSuffix(afterLast(message, "for key '"), "'")
 }
 
 // mysqlHosts are the addresses that the host of a URL has, separated by commas.

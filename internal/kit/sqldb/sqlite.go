@@ -203,7 +203,6 @@ func classifySQLite(err error) failure {
 // sqliteIndex is the column that a message such as "UNIQUE constraint failed:
 // RL_EVENT_SLOT_DTL.EVENT_ID" is about.
 func sqliteIndex(message string) string {
-	columns, _ := afterLast(message, "constraint failed: ")
-	column, _, _ := strings.Cut(columns, " ")
+	column, _, _ := strings.Cut(afterLast(message, "constraint failed: "), " ")
 	return column
 }
