@@ -7,7 +7,7 @@
 // with its place.
 //
 // The files in layers, from below: node.go and loader.go read YAML and report
-// problems; duration.go, limits.go, replaces.go, answer.go, tiers.go and
+// problems; calendar.go, limits.go, reserve.go, answer.go, tiers.go and
 // matcher.go read the parts of a rule; rules.go and resources.go read rules;
-// load.go reads files.
+// load.go and overlay.go read files.
 package rulefile

@@ -61,6 +61,23 @@ func (l *loader) limitSpec(n *yaml.Node, f fields, t *twig) descriptors.LimitSpe
 	return spec
 }
 
+// replaces reads the names that a limit replaces.
+func (l *loader) replaces(n *yaml.Node, t *twig) (names []descriptors.Replaced) {
+	if isNull(n) {
+		return nil
+	}
+	l.list(n, t, "replaces", func(e *yaml.Node) {
+		f, ok := l.fields(e, levelReplaces, t)
+		if !ok {
+			return
+		}
+		if name, ok := l.text(f.get("name"), t, "name"); ok {
+			names = append(names, descriptors.Replaced{Name: name, Place: l.place(e)})
+		}
+	})
+	return names
+}
+
 // rateLimit reads the reference's form of a limit.
 func (l *loader) rateLimit(n *yaml.Node, t *twig, r *descriptors.Body) {
 	if isNull(n) {
