@@ -50,7 +50,7 @@ func openTracing(ctx context.Context, s *server) (*addition, error) {
 		return nil, err
 	}
 	s.metrics.Add(spans.Rows()...)
-	return &addition{tracer: spans.Tracer(), close: func() {
+	return &addition{tracer: spans.Tracer, close: func() {
 		if err := spans.Close(); err != nil {
 			s.log.Warn("spans were not sent", "error", err)
 		}

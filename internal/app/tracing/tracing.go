@@ -25,7 +25,8 @@ import (
 
 // Tracing makes spans and sends them.
 type Tracing struct {
-	tracer   trace.Tracer
+	// Tracer makes spans. Ending a span does not wait for the collector.
+	Tracer   ratelimit.Tracer
 	provider *sdk.TracerProvider
 	exporter *exporter
 }
@@ -55,14 +56,10 @@ func Open(ctx context.Context, log *slog.Logger, version string) (*Tracing, erro
 	t := &Tracing{exporter: e}
 	t.provider = sdk.NewTracerProvider(sdk.WithResource(own),
 		sdk.WithSpanProcessor(counting{sdk.NewBatchSpanProcessor(e), e}))
-	t.tracer = t.provider.Tracer("github.com/headgate-rls/headgate", trace.WithInstrumentationVersion(version))
+	t.Tracer = spans.OpenTelemetry(
+		t.provider.Tracer("github.com/headgate-rls/headgate", trace.WithInstrumentationVersion(version)))
 	log.Info("tracing", "endpoint", e.endpoint, "protocol", e.protocol)
 	return t, nil
-}
-
-// Tracer makes spans. Ending a span does not wait for the collector.
-func (t *Tracing) Tracer() ratelimit.Tracer {
-	return spans.OpenTelemetry(t.tracer)
 }
 
 // closeWithin bounds how long Close sends what waits, and afterLast how long it then waits for
