@@ -114,7 +114,7 @@ func (f *Fleet) all(ctx context.Context, by By, minutes int) Top {
 	return t
 }
 
-// own returns what this replica has seen.
+// own returns what this replica has seen, the largest figures of the last minutes first.
 func (f *Fleet) own(by By, minutes int) ([]Key, bool) {
 	find := f.conf.Watch.Refused
 	if by == Near {
@@ -203,10 +203,6 @@ func (f *Fleet) write(ctx context.Context) error {
 	var items []item
 	for _, by := range []By{Refused, Near} {
 		keys, _ := f.own(by, Minutes)
-		for i := range keys {
-			keys[i].sum(by, Minutes)
-		}
-		slices.SortFunc(keys, func(a, b Key) int { return cmp.Compare(b.Figure, a.Figure) })
 		for _, k := range keys[:min(len(keys), most)] {
 			items = append(items, newItem(by, &k))
 		}

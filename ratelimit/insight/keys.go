@@ -1,6 +1,7 @@
 package insight
 
 import (
+	"cmp"
 	"hash/maphash"
 	"slices"
 	"strings"
@@ -215,10 +216,7 @@ func (k *keys) top(now int64, window, n int) (list []Stat, exact bool) {
 		}
 	}
 	slices.SortFunc(list, func(a, b Stat) int {
-		if a.Figure != b.Figure {
-			return int(b.Figure - a.Figure)
-		}
-		return strings.Compare(a.Name+a.Rule, b.Name+b.Rule)
+		return cmp.Or(cmp.Compare(b.Figure, a.Figure), strings.Compare(a.Name, b.Name), strings.Compare(a.Rule, b.Rule))
 	})
 	last := k.leftOut.Load()
 	return list[:min(n, len(list))], last == 0 || int64(minute)-last >= int64(window)
