@@ -80,13 +80,6 @@ func (v Validity) Note() {
 	inUse.files[key] = v
 }
 
-// Forget takes a file out of what is in use.
-func (v Validity) Forget() {
-	inUse.Lock()
-	defer inUse.Unlock()
-	delete(inUse.files, Validity{Use: v.Use, File: v.File})
-}
-
 // validityOf returns when some of a file's certificates are valid.
 func validityOf(use Use, file string, list ...*x509.Certificate) Validity {
 	v := Validity{Use: use, File: file}
