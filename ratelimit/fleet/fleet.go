@@ -74,14 +74,8 @@ type Top struct {
 	Err error
 }
 
-// Top returns the n keys with the largest figures in the last minutes, at most Minutes.
-func (f *Fleet) Top(ctx context.Context, by By, minutes, n int) Top {
-	t := f.all(ctx, by, minutes)
-	t.Keys = t.Keys[:min(n, len(t.Keys))]
-	return t
-}
-
-func (f *Fleet) all(ctx context.Context, by By, minutes int) Top {
+// Top returns the keys by their figures in the last minutes, at most Minutes, the largest first.
+func (f *Fleet) Top(ctx context.Context, by By, minutes int) Top {
 	list, exact := f.own(by, minutes)
 	t := Top{Exact: exact, Alone: f.conf.Registry == nil, Replicas: []Replica{{replicaID(f.conf.Replica), f.conf.Name}}}
 	merged := map[[2]string]*Key{}
@@ -128,17 +122,6 @@ func (f *Fleet) own(by By, minutes int) ([]Key, bool) {
 			Minutes: s.Minutes}
 	}
 	return keys, exact
-}
-
-// Find returns what is known of refusals and of the use of keys with a name: one for each limit.
-func (f *Fleet) Find(ctx context.Context, by By, minutes int, is func(name string) bool) (keys []Key, t Top) {
-	t = f.all(ctx, by, minutes)
-	for _, k := range t.Keys {
-		if is(k.Name) {
-			keys = append(keys, k)
-		}
-	}
-	return keys, t
 }
 
 // read returns the rows of other replicas, as they were a second ago or later.

@@ -65,24 +65,24 @@ func TestReplicasSeeEachOther(t *testing.T) {
 		refuse(seenByB, "d/user", "other", 1)
 		time.Sleep(every + fresh + 1)
 		const both = "d|user=noisy 100/1m 7; d|user=other 100/1m 1; [{00000001 host-1} {00000002 host-2}] true <nil>"
-		if got := text(a.Top(t.Context(), Refused, 5, 10)); got != both {
+		if got := text(a.Top(t.Context(), Refused, 5)); got != both {
 			t.Errorf("%s, want %s", got, both)
 		}
 		const near = "d|user=noisy 100/1m 900; d|user=other 100/1m 900; "
-		if got := text(a.Top(t.Context(), Near, 5, 10)); !strings.HasPrefix(got, near) {
+		if got := text(a.Top(t.Context(), Near, 5)); !strings.HasPrefix(got, near) {
 			t.Errorf("near: %s", got)
 		}
 		stop()
 		time.Sleep(fresh + 1)
 		const alone = "d|user=noisy 100/1m 4; d|user=other 100/1m 1; [{00000002 host-2}] true <nil>"
-		if got := text(b.Top(t.Context(), Refused, 5, 10)); got != alone {
+		if got := text(b.Top(t.Context(), Refused, 5)); got != alone {
 			t.Errorf("after an end: %s", got)
 		}
 		b.conf.Registry = readOnly{shared} // it crashes, and takes nothing back
 		crash()
 		synctest.Wait()
 		time.Sleep(life + fresh + 1)
-		if got := text(a.Top(t.Context(), Refused, 15, 10)); !strings.HasSuffix(got, "[{00000001 host-1}] true <nil>") {
+		if got := text(a.Top(t.Context(), Refused, 15)); !strings.HasSuffix(got, "[{00000001 host-1}] true <nil>") {
 			t.Errorf("after a crash: %s", got)
 		}
 	})
@@ -130,7 +130,7 @@ func TestStoreAway(t *testing.T) {
 		t.Errorf("%d failures are counted; the log is %s", f.failed.Value(), &log)
 	}
 	refuse(w, "d/user", "noisy", 3)
-	if got := f.Top(t.Context(), Refused, 5, 10); got.Err == nil || len(got.Keys) != 1 {
+	if got := f.Top(t.Context(), Refused, 5); got.Err == nil || len(got.Keys) != 1 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -156,7 +156,7 @@ func TestForeignRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	f, _ := start(t, shared, 1)
-	if got := f.Top(t.Context(), Refused, 5, 10); len(got.Keys) != 0 || got.Err != nil || len(got.Replicas) != 3 {
+	if got := f.Top(t.Context(), Refused, 5); len(got.Keys) != 0 || got.Err != nil || len(got.Replicas) != 3 {
 		t.Errorf("%+v", got)
 	}
 }

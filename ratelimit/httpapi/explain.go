@@ -122,7 +122,7 @@ func (h *Handlers) explain(w http.ResponseWriter, r *http.Request, p web.Params)
 		e.Problem = "what limits have counted is not known: " + h.reason(x.Err)
 	}
 	name := e.Key
-	keys, t := h.Fleet.Find(r.Context(), fleet.Refused, 5, func(other string) bool { return other == name })
+	t := h.Fleet.Top(r.Context(), fleet.Refused, 5)
 	var problem string
 	e.Replicas, e.Note, problem = seen(&t)
 	e.Problem = joined(e.Problem, problem)
@@ -130,8 +130,8 @@ func (h *Handlers) explain(w http.ResponseWriter, r *http.Request, p web.Params)
 	for i := range e.Limits {
 		l := &e.Limits[i]
 		l.Key = e.Key
-		for _, k := range keys {
-			if k.Rule == l.Rule {
+		for _, k := range t.Keys {
+			if k.Name == name && k.Rule == l.Rule {
 				l.Refused = k.Figure
 			}
 		}
@@ -201,26 +201,20 @@ func (h *Handlers) keyNamed(ctx context.Context, given string) (descriptor, erro
 		}
 		return keyOf(given)
 	}
-	name := ""
-	is := func(other string) bool {
-		if descriptors.HashedName(other) == given {
-			name = other
-		}
-		return name != ""
-	}
 	for _, one := range h.Watch.Refusals() {
-		is(one.Key)
+		if descriptors.HashedName(one.Key) == given {
+			return keyOf(one.Key)
+		}
 	}
 	for _, by := range []fleet.By{fleet.Refused, fleet.Near} {
-		if name == "" {
-			h.Fleet.Find(ctx, by, fleet.Minutes, is)
+		for _, k := range h.Fleet.Top(ctx, by, fleet.Minutes).Keys {
+			if descriptors.HashedName(k.Name) == given {
+				return keyOf(k.Name)
+			}
 		}
 	}
-	if name == "" {
-		return descriptor{}, web.Refuse(http.StatusNotFound, "no key with the hash %s was refused or near a limit lately",
-			web.Clip(given))
-	}
-	return keyOf(name)
+	return descriptor{}, web.Refuse(http.StatusNotFound, "no key with the hash %s was refused or near a limit lately",
+		web.Clip(given))
 }
 
 // A recentAnswer is the last refusals of this replica, the newest first.

@@ -89,16 +89,15 @@ func (h *Handlers) rules(w http.ResponseWriter, r *http.Request, p web.Params) e
 	if len(list) > n {
 		list, answer.Next = list[:n], strconv.Itoa(after+n)
 	}
-	refused, t := h.Fleet.Find(r.Context(), fleet.Refused, 5, each)
-	near, _ := h.Fleet.Find(r.Context(), fleet.Near, 5, each)
-	_, _, answer.Problem = seen(&t)
+	refused, near := h.Fleet.Top(r.Context(), fleet.Refused, 5), h.Fleet.Top(r.Context(), fleet.Near, 5)
+	_, _, answer.Problem = seen(&refused)
 	for i := range list {
-		for _, k := range refused {
+		for _, k := range refused.Keys {
 			if k.Rule == list[i].Rule {
 				list[i].Refused += k.Figure
 			}
 		}
-		for _, k := range near {
+		for _, k := range near.Keys {
 			if k.Rule == list[i].Rule {
 				list[i].UsedPercent = max(list[i].UsedPercent, float64(k.Figure)/10)
 			}
@@ -108,8 +107,6 @@ func (h *Handlers) rules(w http.ResponseWriter, r *http.Request, p web.Params) e
 	web.JSON(w, http.StatusOK, answer)
 	return nil
 }
-
-func each(string) bool { return true }
 
 // domainOf returns the domain of a key.
 func domainOf(key string) string {

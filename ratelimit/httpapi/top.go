@@ -89,7 +89,8 @@ func (h *Handlers) top(w http.ResponseWriter, r *http.Request, p web.Params) err
 	default:
 		return web.BadRequest("by is %q, want refused or near", web.Clip(p["by"]))
 	}
-	t := h.Fleet.Top(r.Context(), by, minutes, n)
+	t := h.Fleet.Top(r.Context(), by, minutes)
+	t.Keys = t.Keys[:min(n, len(t.Keys))]
 	answer.Exact, answer.Keys = t.Exact, []KeyAnswer{}
 	answer.Replicas, answer.Note, answer.Problem = seen(&t)
 	states, err := h.peeks.of(r.Context(), h, fmt.Sprint(answer.By, minutes, n), t.Keys)
