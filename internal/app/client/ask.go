@@ -8,8 +8,8 @@ import (
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/headgate-rls/headgate/internal/kit/protofields"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/internal/kit/units"
 )
@@ -148,17 +148,11 @@ func limitText(l *rls.RateLimitResponse_RateLimit) string {
 const fieldWindow = 8081
 
 func ownWindow(unknown []byte) time.Duration {
-	for len(unknown) > 0 {
-		number, kind, n := protowire.ConsumeField(unknown)
-		if n < 0 {
-			return 0
+	r := protofields.Of(unknown)
+	for r.Next() {
+		if r.IsNumber(fieldWindow) {
+			return time.Duration(r.Number) * time.Microsecond
 		}
-		if number == fieldWindow && kind == protowire.VarintType {
-			_, _, tag := protowire.ConsumeTag(unknown)
-			us, _ := protowire.ConsumeVarint(unknown[tag:])
-			return time.Duration(us) * time.Microsecond
-		}
-		unknown = unknown[n:]
 	}
 	return 0
 }
