@@ -1,6 +1,7 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -80,16 +81,11 @@ func newExporter(ctx context.Context, log *slog.Logger) (*exporter, error) {
 
 // address reads where the collector is, and the files for TLS.
 func (e *exporter) address() (to address, err error) {
-	const port, portHTTP = "4317", "4318"
-	text := ofSpans("ENDPOINT")
-	switch {
-	case text != "":
-	case e.protocol == "grpc":
-		text = "http://localhost:" + port
-	default:
-		text = "http://localhost:" + portHTTP
+	byDefault := "http://localhost:4318"
+	if e.protocol == "grpc" {
+		byDefault = "http://localhost:4317"
 	}
-	if to.url, err = url.Parse(text); err != nil {
+	if to.url, err = url.Parse(cmp.Or(ofSpans("ENDPOINT"), byDefault)); err != nil {
 		return to, fmt.Errorf("%sENDPOINT: %w", forAll, err)
 	}
 	if to.url.Port() == "" {

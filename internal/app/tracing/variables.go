@@ -1,6 +1,7 @@
 package tracing
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -74,12 +75,7 @@ func exporterVariables(name, byDefault string, check func(string) error, meaning
 func get(name string) string { return strings.TrimSpace(os.Getenv(name)) }
 
 // ofSpans returns the value of a setting of the exporter.
-func ofSpans(name string) string {
-	if v := get(forSpans + name); v != "" {
-		return v
-	}
-	return get(forAll + name)
-}
+func ofSpans(name string) string { return cmp.Or(get(forSpans+name), get(forAll+name)) }
 
 // check reports every variable with a value that has no meaning. Values are not in the errors of
 // those that may be secret.
