@@ -78,11 +78,7 @@ func (a *API) Call(ctx context.Context, method, path string, body, answer any) e
 		return err
 	}
 	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return fmt.Errorf("no answer: %w", err)
-	}
-	return readAnswer(resp, data, answer)
+	return readAnswer(resp, answer)
 }
 
 // Get asks a path, and decodes the answer.
@@ -103,8 +99,7 @@ func (a *API) Capture(ctx context.Context, period time.Duration, query url.Value
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		data, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-		return "", readAnswer(resp, data, nil)
+		return "", readAnswer(resp, nil)
 	}
 	if _, err := io.Copy(to, resp.Body); err != nil {
 		return "", fmt.Errorf("the capture has ended early: %w", err)
@@ -165,8 +160,11 @@ func (a *API) request(ctx context.Context, method, path string, body any) (*http
 	return req, nil
 }
 
-func readAnswer(resp *http.Response, data []byte, answer any) error {
+func readAnswer(resp *http.Response, answer any) error {
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	switch {
+	case err != nil:
+		return fmt.Errorf("no answer: %w", err)
 	case resp.StatusCode == http.StatusNoContent:
 		return nil
 	case resp.StatusCode == http.StatusOK, resp.StatusCode == http.StatusCreated:
