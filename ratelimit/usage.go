@@ -3,8 +3,10 @@ package ratelimit
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
+	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -36,13 +38,13 @@ type Usages struct {
 }
 
 // Usage asks what is counted for each descriptor, and charges nothing. Policies are those in force. The error is the
-// backend's if it says nothing of any descriptor, or an [Error] while there are no rules.
+// backend's if it answers about no descriptor, or an [Error] while there are no rules.
 func (s *Service) Usage(ctx context.Context, domains []string, list [][]descriptors.Entry) ([]Usages, error) {
 	usages, failed, said := make([]Usages, len(list)), error(nil), false
 	err := s.peek(ctx, domains, list, func(i int, c *Call, v *limit.Verdict) error {
 		u := &usages[i]
 		u.Limits, u.Err = c.usages(v)
-		failed, said = cmp.Or(failed, u.Err), said || v != nil && u.Err == nil
+		failed, said = cmp.Or(failed, u.Err), said || v != nil && (u.Err == nil || errors.Is(u.Err, backends.ErrCorrupt))
 		return nil
 	})
 	if err == nil && !said {

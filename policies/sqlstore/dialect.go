@@ -14,6 +14,7 @@ type dialect struct {
 	chunk   int    // how many policies one statement writes: SQLite takes 32,766 values
 	first   string // what a SELECT ends with that returns at most # rows
 	decimal string // how an amount is read as text; # is its column
+	whole   string // how a capacity is read; # is its column
 	// put is a statement that writes n rows, which take the place of those with the same key: the
 	// first column. Its placeholders are the values of each row.
 	put  func(table string, columns []string, n int) string
@@ -23,25 +24,30 @@ type dialect struct {
 var dialects = map[*sqldb.Dialect]*dialect{
 	sqldb.SQLite: {
 		clock: sqldb.SQLite.Clock, decimal: "printf('%.6f', #)", first: " LIMIT #", chunk: 500,
+		// SQLite keeps any value in any column. No policy has a capacity below zero.
+		whole: "CASE typeof(#) WHEN 'integer' THEN # ELSE -1 END",
 		put: inserting(" ON CONFLICT (#) DO UPDATE SET ", "excluded.#"),
 	},
 	sqldb.Postgres: {
-		clock: sqldb.Postgres.Clock, decimal: "#::text", first: " LIMIT #", chunk: 500,
+		clock: sqldb.Postgres.Clock, decimal: "#::text", whole: "#", first: " LIMIT #", chunk: 500,
 		put: inserting(" ON CONFLICT (#) DO UPDATE SET ", "excluded.#"), lock: " FOR UPDATE",
 	},
 	sqldb.MySQL: {
-		clock: sqldb.MySQL.Clock, decimal: "CAST(# AS CHAR)", first: " LIMIT #", chunk: 500,
+		clock: sqldb.MySQL.Clock, decimal: "CAST(# AS CHAR)", whole: "#", first: " LIMIT #", chunk: 500,
 		put: inserting(" ON DUPLICATE KEY UPDATE ", "VALUES(#)"), lock: " FOR UPDATE",
 	},
 	sqldb.Oracle: {
 		// A number below one is written without its zero.
-		clock: "HEADGATE_POLICY_NOW_US()", decimal: "'0' || CAST(# AS VARCHAR2(40))",
+		clock: "HEADGATE_POLICY_NOW_US()", decimal: "'0' || CAST(# AS VARCHAR2(40))", whole: "#",
 		first: " FETCH FIRST # ROWS ONLY", chunk: 50, put: updating, lock: " FOR UPDATE",
 	},
 }
 
 // amount reads the amount of a column as text.
 func (d *dialect) amount(column string) string { return strings.ReplaceAll(d.decimal, "#", column) }
+
+// capacity is the column CAPACITY as a whole number.
+func (d *dialect) capacity() string { return strings.ReplaceAll(d.whole, "#", "CAPACITY") }
 
 // inserting is dialect.put where one INSERT takes the place of rows that are there: replace is what
 // follows it, up to the columns, with # for the key, and column how a row's new value of a column is

@@ -121,7 +121,7 @@ const (
 
 // Read implements [table.Store].
 func (s *Store) Read(ctx context.Context, after int64, each func(table.Row) error) (generation int64, err error) {
-	text := fmt.Sprintf("SELECT %d, POLICY_KEY, TYPE, CAPACITY, %s, %s FROM HEADGATE_POLICY", kindPolicy,
+	text := fmt.Sprintf("SELECT %d, POLICY_KEY, TYPE, %s, %s, %s FROM HEADGATE_POLICY", kindPolicy, s.d.capacity(),
 		s.d.amount("REFILL_RATE"), s.d.amount("WINDOW_SECONDS"))
 	var args []any
 	if after >= 0 {
@@ -201,7 +201,7 @@ func (s *Store) change(ctx context.Context, on sqldb.Session, text string, args 
 
 // columns are those that a policy is read from.
 func (s *Store) columns() string {
-	return "ID, POLICY_KEY, TYPE, CAPACITY, " + s.d.amount("REFILL_RATE") + ", " + s.d.amount("WINDOW_SECONDS") +
+	return "ID, POLICY_KEY, TYPE, " + s.d.capacity() + ", " + s.d.amount("REFILL_RATE") + ", " + s.d.amount("WINDOW_SECONDS") +
 		", VERSION, CHANGED_BY, CHANGED_US"
 }
 

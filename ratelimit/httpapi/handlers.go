@@ -212,6 +212,8 @@ func (h *Handlers) find(ctx context.Context, p web.Params) (d descriptor, usages
 	switch {
 	case err != nil:
 		return d, nil, err
+	case all[0].Err != nil:
+		return d, nil, all[0].Err
 	case len(all[0].Limits) == 0:
 		return d, nil, web.Refuse(http.StatusNotFound, "no limit applies to %s", web.Clip(h.shown(d.name)))
 	case answerOf(d.name, all[0].Limits) == nil:

@@ -323,3 +323,29 @@ func TestOnePageAtATime(t *testing.T) {
 	cancel()
 	webtest.Send(t, ctx, h, "GET", "/admin/metrics", "").Is(t, 503).Says(t, "listed for others")
 }
+
+// TestForeignDataHoldsUpNoPages: a page that has nothing but keys with foreign data is no failure, and the pages after
+// it are shown.
+func TestForeignDataHoldsUpNoPages(t *testing.T) {
+	redis := testenv.StartRedis(t)
+	s := serverWith(t, redis.URL(), simpleRules)
+	s.take(t, "shop|user=alice", 12)
+	var want []string
+	for i := range 20 {
+		want = append(want, fmt.Sprintf("shop|user=bob%02d", i))
+		s.take(t, want[i], 12)
+	}
+	names, err := redis.Client().Keys(t.Context(), "*bob*").Result()
+	if err != nil || len(names) != len(want) {
+		t.Fatal(names, err)
+	}
+	for _, name := range names {
+		must(t, redis.Client().Set(t.Context(), name, "foreign", 0).Err())
+	}
+	got, unknown := s.allPages(t, 1)
+	slices.Sort(unknown)
+	if !strings.Contains(got["shop|user=alice"], `"windowRequestCount":10`) || len(got) != 1 ||
+		!slices.Equal(slices.Compact(unknown), want) {
+		t.Errorf("listed are %v, and unknown %v", got, unknown)
+	}
+}

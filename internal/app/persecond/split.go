@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
@@ -58,8 +59,8 @@ func (s *split) Take(ctx context.Context, reqs []limit.Request, out []limit.Verd
 // takeEach asks both stores at once.
 func (s *split) takeEach(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
 	main, second := part{of: reqs}, part{of: reqs, seconds: true}
-	main.fill(nil)
-	second.fill(nil)
+	main.fill(nil, nil)
+	second.fill(nil, nil)
 	done := make(chan struct{})
 	s.panics.Go("per-second store", func() {
 		defer close(done)
@@ -67,22 +68,61 @@ func (s *split) takeEach(ctx context.Context, reqs []limit.Request, out []limit.
 	})
 	main.ask(ctx, s.main)
 	<-done
-	merge(&main, &second, out)
+	merge(reqs, out, &second, &main)
 }
 
-// takeTogether asks the store of seconds and then, with what that says, the main one.
+// takeTogether asks the store of seconds and then, with what that says, the main one. Requests that need not wait for
+// it are sent to the main store at once.
 func (s *split) takeTogether(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
-	main, second := part{of: reqs}, part{of: reqs, seconds: true}
-	second.fill(nil)
+	waits := waiting(reqs)
+	main, early, second := part{of: reqs}, part{of: reqs}, part{of: reqs, seconds: true}
+	second.fill(nil, nil)
+	early.fill(func(i int) bool { return !waits[i] }, nil)
+	done := make(chan struct{})
+	s.panics.Go("main store", func() {
+		defer close(done)
+		early.ask(ctx, s.main)
+	})
 	second.ask(ctx, s.second)
-	main.fill(func(i int, op limit.Op) limit.Op {
+	main.fill(func(i int) bool { return waits[i] }, func(i int, op limit.Op) limit.Op {
 		if v := second.verdict(i); v != nil && v.Err == nil && !v.Admitted && !op.ChargesEach() {
 			op.Cost, op.Holder, op.Shadow = 0, "", true // says what is left
 		}
 		return op
 	})
 	main.ask(ctx, s.main)
-	merge(&main, &second, out)
+	<-done
+	merge(reqs, out, &second, &early, &main)
+}
+
+// waiting says which requests the main store is asked about after the store of seconds: those of both, and those that
+// share a key of the main store with one that waits, as the order counts there.
+func waiting(reqs []limit.Request) []bool {
+	waits, keys := make([]bool, len(reqs)), map[limit.Key]bool{}
+	wait := func(i int) {
+		waits[i] = true
+		for j := range reqs[i].Ops {
+			if op := &reqs[i].Ops[j]; !perSecond(op) {
+				keys[op.Key] = true
+			}
+		}
+	}
+	for i := range reqs {
+		if slices.ContainsFunc(reqs[i].Ops, func(op limit.Op) bool { return perSecond(&op) }) {
+			wait(i)
+		}
+	}
+	for more := true; more; {
+		more = false
+		for i := range reqs {
+			meets := func(op limit.Op) bool { return keys[op.Key] }
+			if !waits[i] && slices.ContainsFunc(reqs[i].Ops, meets) {
+				wait(i)
+				more = true
+			}
+		}
+	}
+	return waits
 }
 
 // A part is what one of the stores decides of requests.
@@ -95,13 +135,13 @@ type part struct {
 	ops     [][]int // of each request of of: which of its ops are asked about
 }
 
-// fill collects the part's ops, changed by as if that is not nil.
-func (p *part) fill(as func(i int, op limit.Op) limit.Op) {
+// fill collects the part's ops, of all requests or those that belong, changed by as if that is not nil.
+func (p *part) fill(belongs func(i int) bool, as func(i int, op limit.Op) limit.Op) {
 	p.where, p.ops = make([]int, len(p.of)), make([][]int, len(p.of))
 	for i := range p.of {
 		var ops []limit.Op
 		for j, op := range p.of[i].Ops {
-			if perSecond(&op) != p.seconds || p.seconds && op.AsOf != 0 { // a second that is over needs no correction
+			if belongs != nil && !belongs(i) || perSecond(&op) != p.seconds || p.seconds && op.AsOf != 0 { // a second that is over needs no correction
 				continue
 			}
 			if as != nil {
@@ -133,37 +173,48 @@ func (p *part) verdict(i int) *limit.Verdict {
 	return &p.out[p.where[i]]
 }
 
-// merge makes the verdicts of requests from those of both parts. Where one has failed, nothing was recorded only if
-// neither store has recorded anything.
-func merge(main, second *part, out []limit.Verdict) {
+// merge makes the verdicts of requests from those of parts. Where one has failed, nothing was recorded only if no store
+// has recorded anything. It is an overload if one of the stores is flooded: else a flood of one store would have the
+// limits of a failing one open.
+func merge(reqs []limit.Request, out []limit.Verdict, parts ...*part) {
 	for i := range out {
 		v := &out[i]
-		v.Reset(len(main.of[i].Ops))
+		v.Reset(len(reqs[i].Ops))
 		v.Admitted = true
 		for j := range v.Outcomes { // of ops that nobody was asked about
-			v.Outcomes[j] = limit.Outcome{Admitted: true, Remaining: main.of[i].Ops[j].Limit.Capacity()}
+			v.Outcomes[j] = limit.Outcome{Admitted: true, Remaining: reqs[i].Ops[j].Limit.Capacity()}
 		}
 		var failed error
-		decided := false
-		for _, p := range []*part{second, main} {
-			switch pv := p.verdict(i); {
-			case pv == nil:
-			case pv.Err == nil:
+		decided, overloaded := false, false
+		for _, p := range parts {
+			pv := p.verdict(i)
+			if pv == nil {
+				continue
+			}
+			if pv.Err == nil {
 				decided = true
 				v.At, v.Admitted, v.Recalled = pv.At, v.Admitted && pv.Admitted, v.Recalled || pv.Recalled
 				for k, j := range p.ops[i] {
 					v.Outcomes[j] = pv.Outcomes[k]
 				}
-			case failed == nil || !errors.Is(pv.Err, backends.ErrNotApplied):
+				continue
+			}
+			overloaded = overloaded || errors.Is(pv.Err, backends.ErrOverloaded)
+			if failed == nil || !errors.Is(pv.Err, backends.ErrNotApplied) {
 				failed = pv.Err
 			}
 		}
-		if failed != nil && v.Admitted {
-			v.Reset(0)
-			if v.Err = failed; decided {
-				v.Err = applied(failed)
-			}
+		if failed == nil || !v.Admitted {
+			continue
 		}
+		if decided {
+			failed = applied(failed)
+		}
+		if overloaded && !errors.Is(failed, backends.ErrOverloaded) {
+			failed = fmt.Errorf("%w: %w", backends.ErrOverloaded, failed)
+		}
+		v.Reset(0)
+		v.Err = failed
 	}
 }
 
