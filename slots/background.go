@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -102,13 +103,13 @@ func (s *Scheduler) purgeSome(ctx context.Context) (rows int64, more bool, err e
 		_, flushed := s.store.Flush(ctx)
 		err = errors.Join(err, flushed)
 	}
-	if err != nil || s.settings.KeepSlots == 0 {
+	if ctx.Err() != nil || s.settings.KeepSlots == 0 {
 		return rows, more, err
 	}
-	n, moreSlots, err := inBatches(func() (int64, error) {
+	n, moreSlots, failed := inBatches(func() (int64, error) { // also if windows could not be dropped
 		return s.store.PurgeSlots(ctx, now.Add(-s.settings.KeepSlots).UnixMicro(), purgeBatch)
 	})
-	return rows + n, more || moreSlots, err
+	return rows + n, more || moreSlots, errors.Join(err, failed)
 }
 
 func inBatches(drop func() (int64, error)) (rows int64, more bool, err error) {
@@ -143,24 +144,21 @@ func (s *Scheduler) provisionIfWanted() func(context.Context) {
 	}
 }
 
-// provisionAhead makes the windows of all active configs from now on.
-func (s *Scheduler) provisionAhead(ctx context.Context) (int64, error) {
-	configs, err := s.store.ActiveConfigs(ctx, MaxBatch)
-	if err != nil {
-		return 0, err
-	}
-	var rows int64
+// provisionAhead makes the windows of all active configs from now on. One that fails holds up no others; the error is
+// the first one.
+func (s *Scheduler) provisionAhead(ctx context.Context) (rows int64, first error) {
+	configs, first := s.store.ActiveConfigs(ctx, MaxBatch)
 	for _, c := range configs {
 		if c.Max == 0 {
 			continue
 		}
 		n, err := s.provisionConfig(ctx, c)
-		rows += n
-		if err != nil {
-			return rows, err
+		rows, first = rows+n, cmp.Or(first, err)
+		if ctx.Err() != nil {
+			break
 		}
 	}
-	return rows, nil
+	return rows, first
 }
 
 // provisionConfig makes the chunks of one config that are not there yet.

@@ -80,3 +80,50 @@ func TestAFailedLookAtTheTablesIsReported(t *testing.T) {
 		t.Errorf("%d failures, log: %s", n, log.String())
 	}
 }
+
+// patchy is a store where some rows cannot be had, as others hold them.
+type patchy struct {
+	upkeep
+	provisioned []Series
+}
+
+var errPatchy = errors.New("others hold the row")
+
+func (p *patchy) PurgeWindows(context.Context, int64, int64, int) (int64, error) { return 0, errPatchy }
+
+func (p *patchy) ActiveConfigs(context.Context, int) ([]Config, error) {
+	return []Config{{ID: "1", Name: "a", Max: 1, SizeMs: 1000}, {ID: "2", Name: "b", Max: 1, SizeMs: 2000}}, nil
+}
+
+func (p *patchy) Frontier(_ context.Context, s Series, _ int64) (int64, bool, error) {
+	if s.SizeMs == 1000 {
+		return 0, false, errPatchy
+	}
+	return 0, false, nil
+}
+
+func (p *patchy) Provision(_ context.Context, s Series, _, _ int64, _ *Frontier) (int64, error) {
+	p.provisioned = append(p.provisioned, s)
+	return 1, nil
+}
+
+// Windows that cannot be purged keep no slots beyond their retention.
+func TestWindowsThatAreHeldKeepNoSlots(t *testing.T) {
+	store := &patchy{upkeep: upkeep{slots: 10}}
+	s := upkeepOf(store, new(bytes.Buffer))
+	n, err := s.purge(t.Context())
+	if n != 10 || store.slots != 0 || !errors.Is(err, errPatchy) {
+		t.Errorf("%d slots were dropped, and %d are left: %v", n, store.slots, err)
+	}
+}
+
+// A config whose windows cannot be made holds up no others.
+func TestAConfigThatCannotBeProvisionedHoldsUpNoOthers(t *testing.T) {
+	store := &patchy{}
+	s := upkeepOf(store, new(bytes.Buffer))
+	shared := true
+	s.shared, s.settings.Ahead = &shared, time.Second
+	if n, err := s.provisionAhead(t.Context()); n == 0 || len(store.provisioned) == 0 || !errors.Is(err, errPatchy) {
+		t.Errorf("%d windows were made, of %v: %v", n, store.provisioned, err)
+	}
+}

@@ -103,7 +103,8 @@ type Store interface {
 
 	// ActiveConfig returns the active version of a name, or ErrConfigNotFound.
 	ActiveConfig(ctx context.Context, name string) (Config, error)
-	// ActiveConfigs returns all active versions by name, at most limit.
+	// ActiveConfigs returns all active versions by name, at most limit. With an error it returns those that it could
+	// read.
 	ActiveConfigs(ctx context.Context, limit int) ([]Config, error)
 	// PutConfig makes c the active version of its name and deactivates the one that
 	// was, in one transaction that also adds to the generation. It sets SinceUs and

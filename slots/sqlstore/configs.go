@@ -34,9 +34,22 @@ func (db *DB) config(ctx context.Context, on sqldb.Session, op string, q query) 
 }
 
 // ActiveConfigs implements slots.Store.
-func (db *DB) ActiveConfigs(ctx context.Context, limit int) ([]slots.Config, error) {
+func (db *DB) ActiveConfigs(ctx context.Context, limit int) (found []slots.Config, err error) {
+	const op = "read the configs"
+	var unreadable error
 	q := db.dialect.statements.activeConfigs.with(limit)
-	return sqldb.All(ctx, db.sql, db.sql.Read, "read the configs", q, db.scanConfig)
+	err = db.sql.Rows(ctx, db.sql.Read, op, q, func(rows *sql.Rows) error {
+		if c, err := db.scanConfig(rows); err != nil {
+			unreadable = cmp.Or(unreadable, err)
+		} else {
+			found = append(found, c)
+		}
+		return nil
+	})
+	if err == nil && unreadable != nil {
+		err = db.sql.Fail(ctx, op, unreadable)
+	}
+	return found, err
 }
 
 // scanConfig reads the columns configColumns.

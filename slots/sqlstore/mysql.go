@@ -181,18 +181,35 @@ func mysqlPurgeWindows(ctx context.Context, db *sqldb.DB, ended, made any, limit
 	if err != nil {
 		return 0, err
 	}
-	for some := range slices.Chunk(keys, 100) { // a commit for each would cost more
-		err := db.Transact(ctx, op, func(tx *sql.Tx) error {
+	dropAll := func(some [][]any) (n int64, err error) {
+		err = db.Transact(ctx, op, func(tx *sql.Tx) error {
 			for _, key := range some {
-				n, err := db.Change(ctx, tx, op, query{Text: drop, Args: key})
+				dropped, err := db.Change(ctx, tx, op, query{Text: drop, Args: key})
 				if err != nil {
 					return err
 				}
-				purged += n
+				n += dropped
 			}
 			return nil
 		})
 		if err != nil {
+			return 0, err
+		}
+		return n, nil
+	}
+	for some := range slices.Chunk(keys, 100) { // a commit for each would cost more
+		n, err := dropAll(some)
+		if sqldb.KindOf(err) == sqldb.Held { // somebody holds one of them, and the others can go
+			for i := range some {
+				one, failed := dropAll(some[i : i+1])
+				if n, err = n+one, failed; sqldb.KindOf(failed) == sqldb.Held {
+					err = nil // the next purge tries again
+				} else if failed != nil {
+					break
+				}
+			}
+		}
+		if purged += n; err != nil {
 			return purged, err
 		}
 	}

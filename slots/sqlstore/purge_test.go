@@ -128,3 +128,41 @@ func TestAPurgeDoesNotWaitForASlotThatIsHeld(t *testing.T) {
 		}
 	})
 }
+
+// While somebody holds a window that is to be purged, the others are purged.
+func TestAPurgePassesOverAWindowThatIsHeld(t *testing.T) {
+	eachServer(t, func(t *testing.T, url string) {
+		db := migrated(t, url)
+		series := slots.Series{Scope: "purged", SizeMs: 1000}
+		_, err := db.Provision(soon(t), series, 0, 10_000, nil)
+		check(t, err)
+		holder, err := mustOpen(t, url).sql.Write.BeginTx(soon(t), nil)
+		check(t, err)
+		defer func() { _ = holder.Rollback() }()
+		held := db.dialect.statements.lockWait.with(series.Scope, series.SizeMs, db.at(3000))
+		_, err = holder.ExecContext(soon(t), held.Text, held.Args...)
+		check(t, err)
+		n, err := db.PurgeWindows(soon(t), 20_000, time.Now().Add(time.Hour).UnixMicro(), 1000)
+		if n != 9 || err != nil {
+			t.Errorf("%d of 10 windows were purged beside one that is held: %v", n, err)
+		}
+	})
+}
+
+// A row of a config that cannot be read, as one that somebody wrote by hand, hides no other config.
+func TestAConfigThatCannotBeReadHidesNoOther(t *testing.T) {
+	db := mustOpen(t, "sqlite::memory:")
+	_, err := db.Migrate(soon(t))
+	check(t, err)
+	s, err := slots.NewScheduler(db, slots.Settings{})
+	check(t, err)
+	for _, name := range []string{"bad", "good"} {
+		_, err := s.PutConfig(soon(t), slots.NewConfig{Name: name, Max: 5, SizeMs: 1000})
+		check(t, err)
+	}
+	mustExec(t, db.sql.Write, "UPDATE RL_EVENT_WNDW_CONFIG SET CONFIG_OPT_TX = 'by hand' WHERE WNDW_CONFIG_NM = 'bad'")
+	all, err := db.ActiveConfigs(soon(t), 10)
+	if len(all) != 1 || all[0].Name != "good" || err == nil || !strings.Contains(err.Error(), "put a new version") {
+		t.Errorf("listed are %v: %v", all, err)
+	}
+}
