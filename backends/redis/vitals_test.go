@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -114,5 +115,23 @@ func TestFiguresNeedARight(t *testing.T) {
 	}
 	if n := strings.Count(text.String(), "may not ask INFO"); n != 1 {
 		t.Errorf("%d lines: %s", n, text.String())
+	}
+}
+
+// A node of a Cluster that does not answer at one look is not forgotten: it may come back without its data.
+func TestANodeThatComesBackWithoutItsDataIsNoticed(t *testing.T) {
+	var log strings.Builder
+	s := &servers{log: slog.New(slog.NewTextHandler(&log, nil))}
+	a, b := vital{run: "1", role: "master"}, vital{run: "2", role: "master", evicted: 5}
+	s.note(map[string]vital{"a:1": a, "b:1": b}, nil)
+	s.note(map[string]vital{"a:1": a}, errors.New("b:1 does not answer"))
+	b.run, b.evicted = "3", 2
+	s.note(map[string]vital{"a:1": a, "b:1": b}, nil)
+	if s.vitals.Changes != 1 || s.vitals.Evicted != 2 || !strings.Contains(log.String(), "another Redis answers") {
+		t.Errorf("%d changes, %d keys evicted; the log is %q", s.vitals.Changes, s.vitals.Evicted, log.String())
+	}
+	s.note(map[string]vital{"a:1": a}, nil)
+	if len(s.vitals.known) != 1 {
+		t.Errorf("a node that has left is still known: %v", s.vitals.known)
 	}
 }

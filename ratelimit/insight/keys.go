@@ -218,8 +218,8 @@ func (k *keys) top(now int64, window, n int) (list []Stat, exact bool) {
 	slices.SortFunc(list, func(a, b Stat) int {
 		return cmp.Or(cmp.Compare(b.Figure, a.Figure), strings.Compare(a.Name, b.Name), strings.Compare(a.Rule, b.Rule))
 	})
-	last := k.leftOut.Load()
-	return list[:min(n, len(list))], last == 0 || int64(minute)-last >= int64(window)
+	last := k.leftOut.Load() // of another clock if it is ahead
+	return list[:min(n, len(list))], last == 0 || last > int64(minute) || int64(minute)-last >= int64(window)
 }
 
 func (k *keys) stat(e *key, minute uint32, window int) Stat {
