@@ -50,7 +50,8 @@ type Lister interface {
 	// n, or none, before the end. Keys that have state all the time until the end are listed, some
 	// perhaps twice; others may be, also some whose state is over. An after that List did not return
 	// is [ErrInvalid], or goes on somewhere; a store that cannot list as it is configured returns
-	// [ErrUnsupported].
+	// [ErrUnsupported]. A store of several servers, one of which does not answer, may return with the
+	// error where to go on behind it.
 	List(ctx context.Context, after string, n int) (keys []limit.Key, next string, err error)
 }
 

@@ -58,6 +58,9 @@ func (b *Backend) List(ctx context.Context, after string, n int) (keys []limit.K
 			}
 		}
 		switch {
+		case err != nil && i+1 < len(masters) && !strings.HasPrefix(err.Error(), "NOPERM"):
+			_, err = mapError(err, false)
+			return keys, "0@" + masters[i+1].Options().Addr, err
 		case err != nil:
 		case cursor != 0:
 			return keys, fmt.Sprintf("%d@%s", cursor, addr), nil

@@ -99,7 +99,8 @@ func (h *Handlers) status(w http.ResponseWriter, _ *http.Request, _ web.Params) 
 
 type listAnswer struct {
 	Metrics []any  `json:"metrics"`
-	Next    string `json:"next,omitempty"` // if there may be more
+	Next    string `json:"next,omitempty"`    // if there may be more
+	Problem string `json:"problem,omitempty"` // keys of a server are missing: it does not answer
 }
 
 // list answers with a page of what is counted under the keys of the store. One page is made at a time.
@@ -118,10 +119,14 @@ func (h *Handlers) list(w http.ResponseWriter, r *http.Request, p web.Params) er
 	switch {
 	case errors.Is(err, backends.ErrInvalid):
 		return web.BadRequest("after is %q, which no page has given as next", web.Clip(p["after"]))
-	case err != nil:
+	case err != nil && next == "":
 		return err
 	}
 	answer := listAnswer{Next: next}
+	if err != nil {
+		answer.Problem = "keys are missing: " + h.reason(err)
+		h.Log.Error("keys of a server of the store cannot be listed", "error", err)
+	}
 	if answer.Metrics, err = h.page(r.Context(), keys); err != nil {
 		return err
 	}
