@@ -2,6 +2,7 @@ package rediscache
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -9,6 +10,7 @@ const (
 	syncSlice    = 1000 // users in one statement
 	syncWithin   = 5 * time.Second
 	removalDelay = time.Second // between attempts to remove hashes
+	removalSlice = 16          // hashes that are removed at once
 
 	lastTries, lastPause = 5, 50 * time.Millisecond // at the end, for counts whose rows others hold
 )
@@ -68,13 +70,15 @@ func (c *Cache) behind(remove bool) (answered bool) {
 		}
 		counts = counts[len(slice):]
 	}
-	failed := !remove
-	for _, user := range removals {
-		if !failed && c.remove(ctx, user) == nil {
-			continue
+	for slice := range slices.Chunk(removals, removalSlice) {
+		left := slice
+		if remove {
+			left = c.removeAll(ctx, slice)
+			remove = len(left) < len(slice) // else the others would fail as well
 		}
-		failed = true // the others would fail as well
-		c.pending.addRemoval(user)
+		for _, user := range left {
+			c.pending.addRemoval(user)
+		}
 	}
 	return answered
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -101,6 +102,23 @@ func (h *hashes) remove(ctx context.Context, user string) error {
 	ctx, cancel := context.WithTimeout(ctx, h.deadline)
 	defer cancel()
 	return h.client.Del(ctx, keyPrefix+user).Err()
+}
+
+// removeAll removes the hashes of a few users, and returns those whose hash may be there still: a node of a Cluster may
+// not answer, while the others do.
+func (h *hashes) removeAll(ctx context.Context, users []string) (left []string) {
+	failed := make([]bool, len(users))
+	var all sync.WaitGroup
+	for i, user := range users {
+		all.Go(func() { failed[i] = h.remove(ctx, user) != nil })
+	}
+	all.Wait()
+	for i, user := range users {
+		if failed[i] {
+			left = append(left, user)
+		}
+	}
+	return left
 }
 
 // run runs a script within the deadline. It is sent again with its text only if the server says that it does not
