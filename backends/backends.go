@@ -86,7 +86,7 @@ var (
 	ErrDeclined = fmt.Errorf("%w for this request, although it answers", ErrUnavailable)
 	// ErrOverloaded: more requests arrive than the store can be asked about,
 	// although it answers in time. It accompanies ErrUnavailable and
-	// ErrNotApplied.
+	// ErrNotApplied; the latter not where another store has decided a part.
 	ErrOverloaded = errors.New("overloaded")
 	// ErrInvalid: the request can never succeed as it is (no ops, no instant
 	// for a store without a clock, too many ops, a key over the bound).

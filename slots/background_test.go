@@ -122,7 +122,8 @@ func TestAConfigThatCannotBeProvisionedHoldsUpNoOthers(t *testing.T) {
 	store := &patchy{}
 	s := upkeepOf(store, new(bytes.Buffer))
 	shared := true
-	s.shared, s.settings.Ahead = &shared, time.Second
+	s.shared.Store(&shared)
+	s.settings.Ahead = time.Second
 	if n, err := s.provisionAhead(t.Context()); n == 0 || len(store.provisioned) == 0 || !errors.Is(err, errPatchy) {
 		t.Errorf("%d windows were made, of %v: %v", n, store.provisioned, err)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-// With layout=envoy windows go by the clocks of the replicas. One whose clock was ahead for a moment, and is right again,
-// counts in the windows of the others again.
+// With layout=envoy windows go by the clocks of the replicas. One whose clock was ahead for a moment, and is right
+// again, counts in the windows of the others again.
 func TestAClockThatIsRightAgainCountsWithTheOthers(t *testing.T) {
 	url := testenv.StartRedis(t).URL() + "?layout=envoy"
 	var replicas [2]*Stack

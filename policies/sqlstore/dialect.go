@@ -26,7 +26,7 @@ var dialects = map[*sqldb.Dialect]*dialect{
 		clock: sqldb.SQLite.Clock, decimal: "printf('%.6f', #)", first: " LIMIT #", chunk: 500,
 		// SQLite keeps any value in any column. No policy has a capacity below zero.
 		whole: "CASE typeof(#) WHEN 'integer' THEN # ELSE -1 END",
-		put: inserting(" ON CONFLICT (#) DO UPDATE SET ", "excluded.#"),
+		put:   inserting(" ON CONFLICT (#) DO UPDATE SET ", "excluded.#"),
 	},
 	sqldb.Postgres: {
 		clock: sqldb.Postgres.Clock, decimal: "#::text", whole: "#", first: " LIMIT #", chunk: 500,

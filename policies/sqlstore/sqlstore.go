@@ -201,8 +201,8 @@ func (s *Store) change(ctx context.Context, on sqldb.Session, text string, args 
 
 // columns are those that a policy is read from.
 func (s *Store) columns() string {
-	return "ID, POLICY_KEY, TYPE, " + s.d.capacity() + ", " + s.d.amount("REFILL_RATE") + ", " + s.d.amount("WINDOW_SECONDS") +
-		", VERSION, CHANGED_BY, CHANGED_US"
+	return strings.Join([]string{"ID, POLICY_KEY, TYPE", s.d.capacity(), s.d.amount("REFILL_RATE"),
+		s.d.amount("WINDOW_SECONDS"), "VERSION, CHANGED_BY, CHANGED_US"}, ", ")
 }
 
 // policy reads a row of columns. A row that was written by hand may have an unknown type, or amounts

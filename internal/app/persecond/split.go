@@ -141,7 +141,8 @@ func (p *part) fill(belongs func(i int) bool, as func(i int, op limit.Op) limit.
 	for i := range p.of {
 		var ops []limit.Op
 		for j, op := range p.of[i].Ops {
-			if belongs != nil && !belongs(i) || perSecond(&op) != p.seconds || p.seconds && op.AsOf != 0 { // a second that is over needs no correction
+			over := p.seconds && op.AsOf != 0 // a second that is over needs no correction
+			if over || perSecond(&op) != p.seconds || belongs != nil && !belongs(i) {
 				continue
 			}
 			if as != nil {
