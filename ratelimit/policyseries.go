@@ -21,7 +21,8 @@ type policySeries struct {
 }
 
 // policy returns the series of a policy under a rule's label. A key's own policy shares one with others if the rule
-// has too many, unless s says that some of them were removed. It counts for nobody if the rules of the label are gone.
+// has too many, unless s says that some of them were removed. What it counts is not reported if the rules of the label
+// are gone.
 func (m *Metrics) policy(l *labelSeries, policy []byte, own bool, s *policies.Snapshot) *policySeries {
 	l.mu.RLock()
 	p, full := l.policies[string(policy)], l.keys >= maxKeyPolicies && l.swept == s.Number()

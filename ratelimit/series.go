@@ -279,7 +279,7 @@ type labelSeries struct {
 	values           sync.Map // *metrics.Series by the label with the values
 	ofValues         metrics.Bound
 
-	mu       sync.RWMutex // who locks Metrics.mu, too, locks that first
+	mu       sync.RWMutex // Metrics.mu is locked before it, where both are
 	policies map[string]*policySeries
 	keys     int    // policies of one key each
 	swept    uint64 // the snapshot by which removed policies were dropped last

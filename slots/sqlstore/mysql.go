@@ -199,7 +199,7 @@ func mysqlPurgeWindows(ctx context.Context, db *sqldb.DB, ended, made any, limit
 	}
 	for some := range slices.Chunk(keys, 100) { // a commit for each would cost more
 		n, err := dropAll(some)
-		if sqldb.KindOf(err) == sqldb.Held { // somebody holds one of them, and the others can go
+		if sqldb.KindOf(err) == sqldb.Held { // another session holds one of them; the others can go
 			for i := range some {
 				one, failed := dropAll(some[i : i+1])
 				if n, err = n+one, failed; sqldb.KindOf(failed) == sqldb.Held {
