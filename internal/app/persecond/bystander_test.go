@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -63,5 +64,22 @@ func TestOverloadOfOneOfTwoStores(t *testing.T) {
 				t.Errorf("%s is flooded, each %v: %v, want an overload that has perhaps been applied", name, each, err)
 			}
 		}
+	}
+}
+
+// Requests that share a key with one that waits wait, too, also by way of others. No others wait.
+func TestWaiting(t *testing.T) {
+	req := func(window time.Duration, keys ...string) (r limit.Request) {
+		for _, key := range keys {
+			r.Ops = append(r.Ops, limit.Op{Key: limit.Key{Group: key, Limit: "h"}, Limit: windowOf(window, 2)})
+		}
+		return r
+	}
+	both := req(time.Hour, "c")
+	both.Ops = append(both.Ops, req(time.Second, "s").Ops...)
+	got := waiting([]limit.Request{req(time.Hour, "a"), req(time.Hour, "x", "y"), req(time.Hour, "a", "b"),
+		req(time.Hour, "b", "c"), both, req(time.Hour, "y"), req(time.Second, "s"), req(time.Hour, "c")})
+	if want := []bool{true, false, true, true, true, false, true, true}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

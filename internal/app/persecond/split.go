@@ -79,10 +79,14 @@ func (s *split) takeTogether(ctx context.Context, reqs []limit.Request, out []li
 	second.fill(nil, nil)
 	early.fill(func(i int) bool { return !waits[i] }, nil)
 	done := make(chan struct{})
-	s.panics.Go("main store", func() {
-		defer close(done)
-		early.ask(ctx, s.main)
-	})
+	if len(early.reqs) == 0 {
+		close(done)
+	} else {
+		s.panics.Go("main store", func() {
+			defer close(done)
+			early.ask(ctx, s.main)
+		})
+	}
 	second.ask(ctx, s.second)
 	main.fill(func(i int) bool { return waits[i] }, func(i int, op limit.Op) limit.Op {
 		if v := second.verdict(i); v != nil && v.Err == nil && !v.Admitted && !op.ChargesEach() {
@@ -95,31 +99,33 @@ func (s *split) takeTogether(ctx context.Context, reqs []limit.Request, out []li
 	merge(reqs, out, &second, &early, &main)
 }
 
-// waiting says which requests the main store is asked about after the store of seconds: those of both, and those that
-// share a key of the main store with one that waits, as the order counts there.
+// waiting says which requests the main store is asked about after the store of seconds: those with limits per second,
+// and those that share a key with one that waits, as the order counts there.
 func waiting(reqs []limit.Request) []bool {
-	waits, keys := make([]bool, len(reqs)), map[limit.Key]bool{}
-	wait := func(i int) {
+	waits, byKey := make([]bool, len(reqs)), map[limit.Key][]int{}
+	for i := range reqs {
+		for j := range reqs[i].Ops {
+			key := reqs[i].Ops[j].Key
+			byKey[key] = append(byKey[key], i)
+		}
+	}
+	var wait func(i int)
+	wait = func(i int) {
 		waits[i] = true
 		for j := range reqs[i].Ops {
-			if op := &reqs[i].Ops[j]; !perSecond(op) {
-				keys[op.Key] = true
+			key := reqs[i].Ops[j].Key
+			same := byKey[key]
+			delete(byKey, key) // all of these wait from now on
+			for _, other := range same {
+				if !waits[other] {
+					wait(other)
+				}
 			}
 		}
 	}
 	for i := range reqs {
-		if slices.ContainsFunc(reqs[i].Ops, func(op limit.Op) bool { return perSecond(&op) }) {
+		if !waits[i] && slices.ContainsFunc(reqs[i].Ops, func(op limit.Op) bool { return perSecond(&op) }) {
 			wait(i)
-		}
-	}
-	for more := true; more; {
-		more = false
-		for i := range reqs {
-			meets := func(op limit.Op) bool { return keys[op.Key] }
-			if !waits[i] && slices.ContainsFunc(reqs[i].Ops, meets) {
-				wait(i)
-				more = true
-			}
 		}
 	}
 	return waits
