@@ -50,8 +50,8 @@ type Lister interface {
 	// n, or none, before the end. Keys that have state all the time until the end are listed, some
 	// perhaps twice; others may be, also some whose state is over. An after that List did not return
 	// is [ErrInvalid], or goes on somewhere; a store that cannot list as it is configured returns
-	// [ErrUnsupported]. A store of several servers, one of which does not answer, may return with the
-	// error where to go on behind it.
+	// [ErrUnsupported]. If one of several servers does not answer, List may return the error and a next
+	// with which the keys of the other servers follow.
 	List(ctx context.Context, after string, n int) (keys []limit.Key, next string, err error)
 }
 
@@ -86,7 +86,7 @@ var (
 	ErrDeclined = fmt.Errorf("%w for this request, although it answers", ErrUnavailable)
 	// ErrOverloaded: more requests arrive than the store can be asked about,
 	// although it answers in time. It accompanies ErrUnavailable and
-	// ErrNotApplied; the latter not where another store has decided a part.
+	// ErrNotApplied, or ErrUnavailable alone if another store has recorded a part.
 	ErrOverloaded = errors.New("overloaded")
 	// ErrInvalid: the request can never succeed as it is (no ops, no instant
 	// for a store without a clock, too many ops, a key over the bound).

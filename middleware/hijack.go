@@ -55,10 +55,10 @@ func (w *hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// ReadFrom implements [io.ReaderFrom], so that a copy is the server's own, if that has one.
+// ReadFrom implements [io.ReaderFrom], so that io.Copy uses the ResponseWriter's own ReadFrom, if it has one.
 func (w *hijackWriter) ReadFrom(src io.Reader) (int64, error) { return io.Copy(w.ResponseWriter, src) }
 
-// A flushWriter is of a ResponseWriter that can flush.
+// A flushWriter is a hijackWriter whose ResponseWriter is an [http.Flusher].
 type flushWriter struct{ *hijackWriter }
 
 // Flush implements [http.Flusher].

@@ -15,9 +15,9 @@ import (
 // policyViews finds the view of a rule whose limit a policy may take the place of.
 type policyViews struct {
 	own *ruleView
-	// names are the keys that are looked up after the request's own.
+	// names are the keys of policies that are looked up after the request's own key, in this order.
 	names  [][]byte
-	series []atomic.Pointer[policySeries] // by decider
+	series []atomic.Pointer[policySeries] // index: decider - decidedByRule
 	cache  *policyCache
 	conf   *Config
 }
@@ -36,14 +36,14 @@ func newPolicyViews(own *ruleView, cache *policyCache, conf *Config) *policyView
 	return p
 }
 
-// What decides a descriptor, if it is no policy of policyViews.names, which have their indexes.
+// A decider says which policy decides about a descriptor: an index of policyViews.names, or one of these.
 const (
-	decidedByRule = -2 // there is no policy
-	decidedByKey  = -1
+	decidedByRule = -2 // no policy: the rule's own limit
+	decidedByKey  = -1 // the policy of the request's own key
 )
 
 // view returns the rule's view for entries: by the policy of their key, of the rule or of all, the
-// first of them that there is; else the rule's own. It also returns what decides.
+// first that exists; else the rule's own. It also returns the decider.
 func (p *policyViews) view(s *policies.Snapshot, entries []descriptors.Entry) (v *ruleView, decider int) {
 	if s.Len() == 0 {
 		return p.own, decidedByRule

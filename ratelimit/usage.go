@@ -30,11 +30,10 @@ type Usage struct {
 // Counted reports whether there is a difference to a limit that nobody has used.
 func (u *Usage) Counted() bool { return u.Remaining != u.Limit.Capacity() || u.Limited }
 
-// Usages are what the limits that apply to a descriptor have counted: none if none applies. Err is why the store does
-// not say so.
+// Usages is the usage of the limits that apply to one descriptor.
 type Usages struct {
-	Limits []Usage
-	Err    error
+	Limits []Usage // empty if no limit applies
+	Err    error   // the store's error about this descriptor; Limits is then empty
 }
 
 // Usage asks what is counted for each descriptor, and charges nothing. Policies are those in force. The error is the

@@ -20,7 +20,7 @@ type vitals struct {
 	looking atomic.Bool
 
 	mu    sync.Mutex
-	known map[string]vital // by the server's address; those of the last look, and before if it was in part
+	known map[string]vital // by the server's address; also of servers that did not answer the last time
 	Vitals
 }
 
@@ -112,7 +112,7 @@ func (s *servers) note(found map[string]vital, err error) {
 		was, seen := v.known[addr]
 		s.compare(addr, was, now, seen)
 	}
-	if err != nil { // those that did not answer may come back without their data
+	if err != nil { // a server that did not answer may come back without its data
 		for addr, was := range v.known {
 			if _, there := found[addr]; !there {
 				found[addr] = was

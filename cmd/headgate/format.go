@@ -45,7 +45,7 @@ func defineEnum(cmd *cobra.Command, name, usage string, values ...string) *enum 
 	return e
 }
 
-// rfc3339 is how flags that are times are written, with parts of a second or without.
+// rfc3339 is the format of flags that are times, with a fraction of a second or without.
 var rfc3339 = []string{time.RFC3339Nano}
 
 // complete makes shells complete a flag with these values. Cobra returns an error only if the flag is unknown.

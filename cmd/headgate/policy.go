@@ -226,8 +226,8 @@ func policyGetCommand() *cobra.Command {
 // policyPage is how many policies are read at once.
 const policyPage = 1000
 
-// eachOf passes on what pages have, which page returns: at most n elements after the last one of the page before, which
-// is zero at first. most bounds them unless it is 0.
+// eachOf calls each for the elements of all pages, at most most of them unless it is 0. page returns at most n elements
+// that follow last, the last element of the page before; it is zero for the first page.
 func eachOf[T any](most int, page func(last *T, n int) ([]T, error), each func(*T) error) error {
 	last := new(T)
 	for done := 0; ; {

@@ -128,7 +128,7 @@ The exit code is 0 if no window differs or all were repaired, and 3 if some diff
 
 type timeSpan struct{ fromMs, toMs int64 }
 
-// spanOf is from one time to another, of which zero ones are no bounds.
+// spanOf returns the span between two times. A zero time is no bound.
 func spanOf(from, to time.Time) timeSpan {
 	if from.IsZero() {
 		from = time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC)

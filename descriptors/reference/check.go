@@ -7,8 +7,8 @@ import (
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
 
-// Check returns what of rules envoyproxy/ratelimit decides differently, files of which it reads whatever they are
-// called. spec was read from the sources; inPlace is as for [Find].
+// Check returns what envoyproxy/ratelimit does differently with rules: it also reads files that headgate ignores for
+// their names. spec was read from the sources; inPlace is as for [Find].
 func Check(sources []rulefile.Source, spec *descriptors.Spec, inPlace bool) (differences []descriptors.Problem) {
 	for _, s := range sources {
 		if ext := filepath.Ext(s.Name); !inPlace && ext != ".yaml" && ext != ".yml" {

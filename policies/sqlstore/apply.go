@@ -22,8 +22,8 @@ type edition struct {
 	state table.State // with the new generation
 	by    string
 	done  []table.Outcome
-	// The least and the largest CHANGE_ID of the history, once they are read. Nobody else writes it: the row of the
-	// state is locked.
+	// The least and the largest CHANGE_ID of the history; known: they were read. No other transaction writes to the
+	// history, because this one has locked the row of the state.
 	known       bool
 	first, last int64
 }

@@ -126,7 +126,7 @@ func (r *Row) figures() (f policies.Figures, err error) {
 	return f, err
 }
 
-// ReadFigures reads what a store has of a policy. Beside an error, which is the first, it returns what can be read.
+// ReadFigures parses the columns of a policy. With an error, the first one, it returns the figures that it could parse.
 func ReadFigures(kind string, capacity int64, refill, window string) (f policies.Figures, err error) {
 	var wrong [3]error
 	f.Capacity = capacity

@@ -38,8 +38,7 @@ func (db *DB) begin(ctx context.Context) (*tx, error) {
 	return &tx{Tx: t, db: db}, err
 }
 
-// mayWrite waits until commits are answered. The row is one of those that leaders hold, and all processes are the same
-// leader.
+// mayWrite returns an error while commits hang. It writes to a leader's row, as the same leader in all processes.
 func (db *DB) mayWrite(ctx context.Context) error {
 	return db.sql.Hangs.Try(ctx, false, func() error {
 		if _, err := db.Lead(ctx, "commits", "all", 0); err != nil {
@@ -199,8 +198,8 @@ func (t *tx) lockUnknown(ctx context.Context, op string, w slots.WindowKey, agai
 // gates reports whether a transaction for a version of a config holds it.
 func (d *dialect) gates(configID string) bool { return configID != "" && d.statements.gate.text != "" }
 
-// gateQueries are what a transaction runs before it locks a window: the gate, which may fill active and bounds the
-// waits that follow, or else what bounds them.
+// gateQueries returns what a transaction runs before it locks a window: the gate, which stores ACT_IN in active if it
+// returns that, or boundedWait. Both bound how long the statements that follow wait for locks.
 func (db *DB) gateQueries(configID string, active *sql.NullInt64) []query {
 	switch d := db.dialect; {
 	case d.gates(configID):

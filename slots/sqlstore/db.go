@@ -54,7 +54,7 @@ func Open(c Config) (*DB, error) {
 	return &DB{dialect: dialects[db.Dialect](), sql: db}, nil
 }
 
-// dialects make what slots need of a database.
+// dialects returns the dialect of slots for each database.
 var dialects = map[*sqldb.Dialect]func() *dialect{
 	sqldb.SQLite: sqliteDialect, sqldb.Postgres: postgresDialect, sqldb.MySQL: mysqlDialect, sqldb.Oracle: oracleDialect,
 }

@@ -152,7 +152,7 @@ func oracleArguments(s *slots.Search) []any {
 	}
 }
 
-// oracleMs binds an instant of whole milliseconds, of which there are more than of microseconds.
+// oracleMs binds an instant in milliseconds. One whose microseconds do not fit in an int64 becomes the nearest that do.
 func oracleMs(ms int64) any {
 	return sqldb.Oracle.Instant(min(max(ms, math.MinInt64/1000), math.MaxInt64/1000) * 1000)
 }
@@ -190,7 +190,7 @@ func (r *oracleResult) found(s *slots.Search) (slots.Found, error) {
 	const op = "assign a slot by procedure"
 	var wrong error // the first time that cannot be parsed
 	us := func(text string) int64 {
-		if text == "" { // which is NULL
+		if text == "" { // NULL
 			return 0
 		}
 		us, err := sqldb.Oracle.Micros(text)

@@ -8,18 +8,18 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 )
 
-// words are how a dialect says what statements have in common. Templates have them in
-// braces, and arguments by number:
+// words has the parts of statements that differ between dialects. Templates name them in braces, and refer to arguments
+// by their numbers:
 //
 //	:1 a text, #1 an integer, @1 an instant
 //	{COLUMN} an instant among the results
 //	{now} the database's clock; {dual} where a SELECT has no table
-//	{lock} locks rows, {pass} those that nobody else has locked, {wait} for a second at most
+//	{lock} locks rows; {pass} skips rows that are locked; {wait} waits for a lock for a second at most
 //	{first} only one row; {most #1} at most so many
 //	{plus X|Y} the instant X and Y milliseconds
 //	{nth X|Y|Z} the number of the window of Z milliseconds that the instant X is in, counted from the instant Y
 //	{insert T} inserts into a table with a primary key; {skip T} at the end: unless the key is there
-//	{fill T} and {filled} at the end: likewise; rows that are there do not count as changed
+//	{fill T} and {filled} at the end: the same, but existing rows do not count as changed
 //	{renew} at the end of an insert into RL_WNDW_CT: a row of an earlier epoch is written anew
 //	{epoch} the epoch of the series :1, #2
 //	{key :1} a text that may be empty
@@ -29,10 +29,10 @@ type words struct {
 	place   func(n int) string
 	types   map[byte]string   // follow placeholders of texts and integers
 	ordered bool              // each placeholder is an argument of its own: 1, 2, 3 …
-	texts   map[string]string // of words; $1, $2 … are what follows the word, between bars
+	texts   map[string]string // by word; $1, $2 … are the parts that follow the word, separated by |
 }
 
-// commonTexts are those of words that the dialect has none for.
+// commonTexts are the texts of words that are missing in words.texts.
 var commonTexts = map[string]string{
 	"dual": "", "lock": "", "pass": "", "wait": "", "skip": "", "filled": "", "renew": "",
 	"first": "{most 1}", "most": "LIMIT $1", "key": "$1",

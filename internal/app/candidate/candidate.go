@@ -260,7 +260,7 @@ func (k *Candidate) ask(ctx context.Context, batch []*job) {
 // keep has a request of the candidate be in flight as long as the live one.
 func (k *Candidate) keep(j *job) {
 	lease := j.resp.Inside.Lease
-	// Those that end by a token end with their request. Reports settle the others, and are decided like requests.
+	// Reservations with a token end with their request. Reports settle the others, and are decided like requests.
 	lease.Reserved = slices.DeleteFunc(lease.Reserved, func(r leases.Reservation) bool { return r.Oldest })
 	switch {
 	case len(lease.Held)+len(lease.Reserved) == 0:

@@ -71,7 +71,7 @@ type counterKey struct {
 	rule string
 }
 
-// Run replays. An error that is neither of the system nor of ctx says what is wrong with the files.
+// Run replays. The error is the system's or that of ctx, or reports what is invalid in the files.
 func Run(ctx context.Context, opt Options) (*Report, error) {
 	r := &run{Options: &opt, ctx: ctx, sizes: map[string]int64{}, rules: map[string]*RuleRow{},
 		keys: map[counterKey]*KeyRow{}, report: &Report{Compared: opt.Old != nil}}

@@ -54,7 +54,7 @@ type junitFailure struct {
 	Text    string `xml:",chardata"`
 }
 
-// WriteJUnit writes results as programs read them that know JUnit.
+// WriteJUnit writes results as JUnit XML.
 func WriteJUnit(out io.Writer, results []Result) error {
 	all := struct {
 		XMLName xml.Name `xml:"testsuites"`

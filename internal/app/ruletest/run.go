@@ -46,8 +46,8 @@ type Failure struct {
 	Want string `json:"want"`
 }
 
-// Run runs the tests of a file whose names contain filter. An error that is not one of the system says that the file or
-// its rules are wrong.
+// Run runs the tests of a file whose names contain filter. The error is the system's, or reports that the file or its
+// rules are invalid.
 func Run(name, filter string) (Result, error) {
 	result := Result{File: name, OK: true}
 	f, err := read(name)

@@ -59,13 +59,13 @@ func hasRules(conf *config.Config) bool {
 
 // loadRules does the first load, which must succeed.
 func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metrics *serverMetrics,
-	install func(*descriptors.Set) error) (none ruleSource, err error) {
+	install func(*descriptors.Set) error) (empty ruleSource, err error) {
 	f := &ruleFollower{log: log, metrics: metrics, install: install}
 	opt := rulefile.Options{MergeDomains: conf.MergeDomains, DefaultLeaseTTL: conf.LeaseTTL}
 	if conf.Example {
 		set, problems := rulefile.Load([]rulefile.Source{{Name: "built-in example", Data: exampleRules}}, opt)
 		if set == nil {
-			return none, files.ProblemsError(problems)
+			return empty, files.ProblemsError(problems)
 		}
 		return f.source("built-in example", set), nil
 	}
@@ -86,10 +86,10 @@ func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metri
 			err = fmt.Errorf("%w\nto start without the domains of such files: --rules-errors skip "+
 				"(HEADGATE_RULES_ERRORS=skip)", err)
 		}
-		return none, err
+		return empty, err
 	}
 	if err != nil {
-		return none, fmt.Errorf("--rules: %w", err)
+		return empty, fmt.Errorf("--rules: %w", err)
 	}
 	files.LogWarnings(f.log, warnings)
 	f.warnOfNothing(set)

@@ -35,7 +35,7 @@ type xdsRules struct {
 
 // openXDS prepares rules by xDS. It connects to nobody yet.
 func openXDS(conf *config.XDS, caps *backends.Caps, log *slog.Logger, metrics *serverMetrics,
-	panics *background.Reporter, install func(*descriptors.Set) error) (none ruleSource, err error) {
+	panics *background.Reporter, install func(*descriptors.Set) error) (empty ruleSource, err error) {
 	x := &xdsRules{conf: conf, log: log, metrics: metrics}
 	opt := xds.Options{
 		Address: conf.Address, NodeID: conf.NodeID,
@@ -51,11 +51,11 @@ func openXDS(conf *config.XDS, caps *backends.Caps, log *slog.Logger, metrics *s
 		opt.TLS = &conf.Files
 	}
 	if x.overlay, err = x.readOverlay(); err != nil {
-		return none, err
+		return empty, err
 	}
 	opt.Overlay = x.overlay
 	if x.client, err = xds.New(opt); err != nil {
-		return none, fmt.Errorf("--xds: %w", err)
+		return empty, fmt.Errorf("--xds: %w", err)
 	}
 	metrics.Add(x.client.Rows()...)
 	return ruleSource{name: "xds " + conf.Address, first: x.client.First(), run: x.run, part: x.part,

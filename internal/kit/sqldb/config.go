@@ -43,7 +43,7 @@ type Config struct {
 	Relaxed bool
 	// Existing: a SQLite file that does not exist is an error, and is not created.
 	Existing bool
-	// Errors makes of an Error what the owner's callers get, which must wrap it; nil: the Error itself.
+	// Errors converts an Error to the error that methods return, which must wrap it; nil: they return the Error.
 	Errors func(*Error) error
 	// Log gets a line for each migration; nil: none.
 	Log *slog.Logger

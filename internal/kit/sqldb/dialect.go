@@ -71,12 +71,12 @@ func (d *Dialect) Query(text string, args ...any) Query {
 	return Query{Text: text, Args: args}
 }
 
-// Repeated is text n times, with commas between.
+// Repeated returns text n times, separated by commas.
 func Repeated(text string, n int) string {
 	return strings.TrimSuffix(strings.Repeat(text+", ", n), ", ")
 }
 
-// Listed is a placeholder for each of a list, with commas between, and what they stand for.
+// Listed returns a placeholder for each element of list, separated by commas, and the arguments for them.
 func Listed[T any](list []T) (places string, args []any) {
 	args = make([]any, len(list))
 	for i, one := range list {
@@ -113,8 +113,8 @@ type migrations struct {
 	// begin waits until nobody else migrates, and returns where to run statements.
 	// finish ends that; with nil it keeps what was done.
 	begin func(ctx context.Context, db *sql.DB) (s Session, finish func(error) error, err error)
-	// values are what ${NAME} in files stands for; nil if there is none. of is what the query version
-	// returns, or a scheme, for printing without a database.
+	// values returns the text that replaces each ${NAME} in scripts; nil: scripts have no ${NAME}. of is
+	// the result of the query version, or a scheme if scripts are printed without a database.
 	values  func(of string) map[string]string
 	version string // () → the version of the server
 	// Printed, every statement ends with printEnd; printHead comes first and printTail
@@ -123,8 +123,8 @@ type migrations struct {
 
 	hasFlyway     string // () → a row if the current schema has the table flyway_schema_history
 	flywayApplied string // () → a row if flyway_schema_history has version 1 as applied; run only if that table exists
-	// (): ${HISTORY}(SCRIPT_NM key, CHECKSUM_TX of 64, APPLIED_TS); it is there already or present
-	// tells
+	// (): creates ${HISTORY}(SCRIPT_NM key, CHECKSUM_TX of 64, APPLIED_TS). If the table exists, it has no
+	// effect, or it fails and present reports that
 	createHistory string
 
 	// present reports whether an error of a statement means that its work was done

@@ -5,25 +5,25 @@ import (
 	"sync/atomic"
 )
 
-// Hangs is what a process knows of commits that are not answered, as those of MySQL and MariaDB with a
-// binary log are not while the disk is full. Such a commit keeps its session in the server after the
-// caller has gone: further ones would take all sessions that the server has. So while commits hang,
-// nothing is written unless a write to one row succeeds first. The write that hangs holds that row's
-// lock, and others end with the wait for it.
+// Hangs reports whether commits hang: MySQL and MariaDB with a binary log do not answer a commit while the
+// disk is full. Such a commit keeps its session in the server after the caller has gone, and more of them
+// would use up the server's sessions. So while commits hang, nothing else is written before a write to one
+// row, which Try's caller chooses, has succeeded. A write that hangs locks that row, and the next ones fail
+// when their wait for the lock ends.
 type Hangs struct {
 	on   atomic.Bool
-	turn chan struct{} // one writes at a time
+	turn chan struct{} // has room for the one caller that writes to the row
 }
 
-// Committed notes the end of a commit.
+// Committed records the result of a commit: commits hang if ctx ended before the answer.
 func (h *Hangs) Committed(ctx context.Context, err error) {
 	if err != nil && ctx.Err() != nil {
 		h.on.Store(true)
 	}
 }
 
-// Try runs write, which writes to the one row, when its turn has come: only if commits hang then, or always. The
-// error is that of write, or the end of ctx while it waits for its turn.
+// Try runs write, which writes to the row, if commits hang, or always. Callers take turns. The error is that of write,
+// or that of ctx if it ends while Try waits for its turn.
 func (h *Hangs) Try(ctx context.Context, always bool, write func() error) error {
 	if !always && !h.on.Load() {
 		return nil

@@ -141,8 +141,7 @@ func oracleText(us int64) string {
 	return time.UnixMicro(us).UTC().Format(textLayout)
 }
 
-// oracleFailure knows the codes ORA-xxxxx that trying again may help with. All
-// others are Failed.
+// oracleFailure classifies an error ORA-xxxxx by its code. Codes for which a retry does not help are Failed.
 func oracleFailure(code int) failure {
 	switch code {
 	case 60, 8177, // deadlock, cannot serialize
