@@ -56,7 +56,9 @@ func New(c Config) (*Handlers, error) {
 		return nil, errors.New("httpapi: there is no Scheduler")
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
+	if c.Timeout <= 0 {
+		c.Timeout = 5 * time.Second
+	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}

@@ -201,7 +201,7 @@ func (m *serverMetrics) countHTTP(transport string, h http.Handler) http.Handler
 // A codeWriter notes the status of an answer.
 type codeWriter struct {
 	http.ResponseWriter
-	code int // 0: that of an answer that sets none
+	code int // 0 until the header is written
 }
 
 func (c *codeWriter) WriteHeader(code int) {
@@ -209,6 +209,12 @@ func (c *codeWriter) WriteHeader(code int) {
 		c.code = code
 	}
 	c.ResponseWriter.WriteHeader(code)
+}
+
+// Write sends status 200 unless another status was sent.
+func (c *codeWriter) Write(p []byte) (int, error) {
+	c.code = cmp.Or(c.code, http.StatusOK)
+	return c.ResponseWriter.Write(p)
 }
 
 // Unwrap is for http.ResponseController.
