@@ -88,11 +88,11 @@ func duplicate(index string) failure { return failure{kind: Duplicate, index: in
 
 // lost classifies the errors of connections, which are the same for all drivers.
 func lost(err error) (failure, bool) {
-	var network *net.OpError
+	network, ok := errors.AsType[*net.OpError](err)
 	switch {
-	case errors.As(err, new(*net.DNSError)), errors.As(err, &network) && network.Op == "dial":
+	case errors.As(err, new(*net.DNSError)), ok && network.Op == "dial":
 		return failure{kind: Unavailable}, true
-	case network != nil:
+	case ok:
 		return failure{kind: Passing}, true
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		// Not the caller's: connecting took too long.
@@ -104,7 +104,7 @@ func lost(err error) (failure, bool) {
 	return failure{}, false
 }
 
-// afterLast returns what follows the last separator; nothing if there is none.
+// afterLast returns the text after the last separator, or "" if s has no separator.
 func afterLast(s, separator string) string {
 	if i := strings.LastIndex(s, separator); i >= 0 {
 		return s[i+len(separator):]
