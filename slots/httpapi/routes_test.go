@@ -129,8 +129,12 @@ func TestTimeoutOnTheWire(t *testing.T) {
 	}
 }
 
-func TestNewWithoutScheduler(t *testing.T) {
+func TestNewChecksTheConfig(t *testing.T) {
 	if _, err := New(Config{}); err == nil || !strings.Contains(err.Error(), "Scheduler") {
 		t.Errorf("the error is %v", err)
+	}
+	h, err := New(Config{Scheduler: newScheduler(t, slots.Settings{}), Timeout: -1})
+	if err != nil || h.Timeout != 5*time.Second {
+		t.Errorf("a timeout below zero is %v, error %v; want 5s", h.Timeout, err)
 	}
 }
