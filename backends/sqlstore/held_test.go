@@ -145,6 +145,9 @@ func TestBusyKeyIsNotHeld(t *testing.T) {
 				}
 			})
 		}
+		for others.Load() == 0 && ctx.Err() == nil { // they connect first
+			time.Sleep(time.Millisecond)
+		}
 		for i := range 20 {
 			b.looks.Store(1)
 			if v := try(soon(t), b, ask(l, 1, "hot"))[0]; v.Err != nil || !v.Admitted {
