@@ -147,6 +147,12 @@ const moveWithin = 3 * time.Second
 func (c *Cache) moveBlock(ctx context.Context, user string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), moveWithin)
 	defer cancel()
+	// Another block may have come since the caller saw that one is needed.
+	if needed, err := c.needsBlock(ctx, user); err != nil {
+		return &awayError{err}
+	} else if !needed {
+		return nil
+	}
 	b, err := c.store.Reserve(ctx, user, blockOf)
 	if err != nil {
 		return err

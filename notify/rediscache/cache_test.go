@@ -109,6 +109,7 @@ func TestABlockIsFetchedOncePerBlock(t *testing.T) {
 			for range sends {
 				c.mustSend(t)
 			}
+			c.grow("u") // as a send does that saw few units left just before the block came
 			c.grows.Wait()
 			if got := nextUnit(t, store); got != block {
 				t.Errorf("after %d sends the database has given out %d units, want a block of %d", sends, got, block)

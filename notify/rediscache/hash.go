@@ -57,8 +57,18 @@ type taken struct {
 }
 
 // takeUnit takes a unit. It is never repeated: after an error one may have been taken.
-func (h *hashes) takeUnit(ctx context.Context, user string) (t taken, err error) {
-	reply, err := h.run(ctx, h.take, user).Slice()
+func (h *hashes) takeUnit(ctx context.Context, user string) (taken, error) {
+	return h.askHash(ctx, user, 1)
+}
+
+// needsBlock reports whether a user's hash has few units left, or none, and the limit is not reached.
+func (h *hashes) needsBlock(ctx context.Context, user string) (bool, error) {
+	t, err := h.askHash(ctx, user, 0)
+	return t.status != ok && t.status != limited, err
+}
+
+func (h *hashes) askHash(ctx context.Context, user string, units int) (t taken, err error) {
+	reply, err := h.run(ctx, h.take, user, units).Slice()
 	if err != nil {
 		return t, err
 	}

@@ -1,5 +1,5 @@
 -- Takes a unit of a user's block, or says why there is none.
--- KEYS[1] the hash; no arguments.
+-- KEYS[1] the hash; ARGV[1] 1, or 0 to take none and only say what there is.
 -- Returns {status, rateLimit, currentCount, version, windowStart, milliseconds left}.
 --
 -- A hash that was written under another master, or in another life of this one, is not believed:
@@ -19,7 +19,9 @@ if count >= limit then
 elseif count >= reserved then
 	status = 'exhausted'
 else
-	count = redis.call('HINCRBY', KEYS[1], 'currentCount', 1)
+	if ARGV[1] == '1' then
+		count = redis.call('HINCRBY', KEYS[1], 'currentCount', 1)
+	end
 	-- A quarter of a block, which is a sixteenth of the limit and at most 1000.
 	if reserved < limit and reserved - count <= math.min(limit / 64, 250) then
 		status = 'low' -- taken, and the block should grow
