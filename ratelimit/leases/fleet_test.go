@@ -27,7 +27,8 @@ type fleet struct {
 	tenants  map[string]bool
 	now      moment
 	members  []*member
-	reverse  bool // the last member comes first in each round
+	reverse  bool   // the last member comes first in each round
+	between  func() // if not nil, all members exchange their presence, this is called, and then all of them tend
 }
 
 const (
@@ -198,11 +199,18 @@ func (f *fleet) pass(d time.Duration, each ...func()) {
 		if f.reverse {
 			slices.Reverse(members)
 		}
-		for _, m := range members {
-			if !m.dead {
-				_ = m.exchangePresence(context.Background())
-				_ = m.tend(context.Background(), uint64(i))
+		members = slices.DeleteFunc(members, func(m *member) bool { return m.dead })
+		exchange := func(m *member) { _ = m.exchangePresence(context.Background()) }
+		if f.between != nil {
+			for _, m := range members {
+				exchange(m)
 			}
+			f.between()
+			exchange = func(*member) {}
+		}
+		for _, m := range members {
+			exchange(m)
+			_ = m.tend(context.Background(), uint64(i))
 		}
 	}
 }

@@ -3,6 +3,7 @@ package leases
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -280,6 +281,60 @@ func TestUncountedAccessLogEndsNoOther(t *testing.T) {
 	hangUp()
 	if o := m.owners.byID[envoy]; o == nil || o.streams != 1 {
 		t.Errorf("the proxy is %+v, want one that has an access log", o)
+	}
+}
+
+// TestReplicasThatNoticeTogetherEndLeasesOnce: of replicas that notice at the same time that a proxy is gone, one ends
+// its leases and says so.
+func TestReplicasThatNoticeTogetherEndLeasesOnce(t *testing.T) {
+	f := newFleet(t, 3)
+	f.between = func() {}
+	_, hangUp := f.members[0].openLog(f.members[0].ask(envoy1, "x"))
+	f.pass(fleetGrace)
+	hangUp()
+	f.pass(gone)
+	f.want(0, "after the grace")
+	said := 0
+	for _, m := range f.members {
+		said += strings.Count(m.log.String(), "proxy gone")
+	}
+	if said != 1 {
+		t.Errorf("%d replicas say that the proxy is gone, want one", said)
+	}
+}
+
+// TestProxyThatComesBackInTimeKeepsItsLeases: a proxy that calls after a replica has noticed its absence, and before
+// that replica ends its leases, keeps them.
+func TestProxyThatComesBackInTimeKeepsItsLeases(t *testing.T) {
+	for _, elsewhere := range []bool{false, true} { // it calls another replica
+		f := newFleet(t, 2)
+		renew, hangUp := f.members[0].openLog(f.members[0].ask(envoy1, "x"))
+		f.pass(fleetGrace, renew)
+		hangUp()
+		called := -1
+		f.between = func() {
+			noticed := slices.IndexFunc(f.members, func(m *member) bool { return len(m.gone) > 0 })
+			if called < 0 && noticed < 0 {
+				return
+			}
+			if called < 0 {
+				called = noticed
+			}
+			if !elsewhere {
+				f.members[called].HeardFrom(envoy1)
+				return
+			}
+			f.members[1-called].HeardFrom(envoy1)
+			for _, m := range []*member{f.members[1-called], f.members[called]} { // while a slow round of ends waits
+				gone := m.gone
+				_ = m.exchangePresence(t.Context())
+				m.gone = gone
+			}
+		}
+		f.pass(gone)
+		if f.want(1, fmt.Sprint("it calls another replica: ", elsewhere)); called < 0 {
+			t.Error("nobody has noticed that the proxy was gone")
+		}
 	}
 }
 
