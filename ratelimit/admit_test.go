@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/metrics"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/test/random"
 )
 
@@ -141,6 +142,34 @@ func (a *answerer) counted(now limit.Instant) (list []string) {
 	}
 	slices.Sort(list)
 	return list
+}
+
+// A service with one of these does not use Admit, which leaves out what they need: else shadow mode, for one, would
+// have no effect.
+func TestAdmitIsForServicesWithoutMore(t *testing.T) {
+	plain := Config{Caps: memory.Caps()}
+	if !admits(&plain) {
+		t.Error("a plain service decides no requests by themselves")
+	}
+	for name, set := range map[string]func(*Config){
+		"a store elsewhere":          func(c *Config) { c.Caps.Local = false },
+		"a store with a clock":       func(c *Config) { c.Caps.ServerClock = true },
+		"windows of the wall clock":  func(c *Config) { c.Caps.PlainWindows = true },
+		"answers that nobody serves": func(c *Config) { c.Dry = true },
+		"metadata":                   func(c *Config) { c.Metadata = true },
+		"shadow mode":                func(c *Config) { c.ShadowMode = true },
+		"quota mode":                 func(c *Config) { c.QuotaMode = true },
+		"headers":                    func(c *Config) { c.Headers.RetryAfter = "Retry-After" },
+		"policies":                   func(c *Config) { c.Policies = new(policies.Set) },
+		"a tracer":                   func(c *Config) { c.Tracer = struct{ Tracer }{} },
+		"a tap":                      func(c *Config) { c.Taps = make([]Tap, 1) },
+		"a sink":                     func(c *Config) { c.Sinks = make([]Sink, 1) },
+	} {
+		conf := plain
+		if set(&conf); admits(&conf) {
+			t.Errorf("a service with %s decides requests by themselves", name)
+		}
+	}
 }
 
 // Admit answers and counts as Decide does, whatever the rule, the request and the store.
