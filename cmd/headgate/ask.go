@@ -108,10 +108,7 @@ func ask(ctx context.Context, out io.Writer, domain string, args []string, opt a
 		}
 		over = over || resp.OverallCode == rls.RateLimitResponse_OVER_LIMIT
 	}
-	if over {
-		return exitCode(exitOverLimit)
-	}
-	return nil
+	return exitIf(over, exitOverLimit)
 }
 
 func (opt *askOptions) asker(ctx context.Context, domain string) (asker, func(), error) {

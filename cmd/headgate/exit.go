@@ -27,6 +27,14 @@ type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
+// exitIf ends the program with a code if something holds.
+func exitIf(holds bool, code int) error {
+	if holds {
+		return exitCode(code)
+	}
+	return nil
+}
+
 // probe annotates commands that exit with 0 or 1 only, whatever the error:
 // some that run them take 2 for something else.
 const probe = "probe"

@@ -37,10 +37,7 @@ does not answer within --timeout, or cannot be reached.`,
 				Status string `json:"status"`
 			}{text}
 			fmt.Fprintln(format.writer(cmd.OutOrStdout(), answer), text)
-			if text != healthpb.HealthCheckResponse_SERVING.String() {
-				return exitCode(exitProblems)
-			}
-			return nil
+			return exitIf(text != healthpb.HealthCheckResponse_SERVING.String(), exitProblems)
 		},
 	}
 	f := cmd.Flags()

@@ -147,10 +147,7 @@ func (f *replayFlags) finish(out io.Writer, r *replay.Report) error {
 			return fmt.Errorf("--html: %w", err)
 		}
 	}
-	if f.allowed.Exceeded(r.NewlyRefused, r.Requests) {
-		return exitCode(exitNo)
-	}
-	return nil
+	return exitIf(f.allowed.Exceeded(r.NewlyRefused, r.Requests), exitNo)
 }
 
 func writePage(name string, r *replay.Report) error {

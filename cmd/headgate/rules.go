@@ -123,10 +123,7 @@ func showStatus(out io.Writer, s httpapi.StatusAnswer) error {
 	if n := t.UnmatchedShapes; n > 0 {
 		fmt.Fprintf(out, "%s of descriptors that no rule matched: headgate coverage\n", spell.Count(n, "shape"))
 	}
-	if s.Status != "READY" {
-		return exitCode(exitNo)
-	}
-	return nil
+	return exitIf(s.Status != "READY", exitNo)
 }
 
 func ago(at *time.Time) string {

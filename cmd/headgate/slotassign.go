@@ -91,10 +91,7 @@ func assignSlots(ctx context.Context, out io.Writer, events []string, opt *slotO
 			}
 		}
 	}
-	if worst != exitOK {
-		return exitCode(worst)
-	}
-	return nil
+	return exitIf(worst != exitOK, worst)
 }
 
 // printSlot writes a line and returns the exit code for it.

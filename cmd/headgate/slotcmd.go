@@ -184,8 +184,5 @@ func reconcile(ctx context.Context, w *lister, store slots.Store, span timeSpan,
 		}
 	}
 	fmt.Fprintf(w.text, "%d windows differ, %d repaired\n", wrong, repaired)
-	if wrong > repaired {
-		return exitCode(exitNo)
-	}
-	return nil
+	return exitIf(wrong > repaired, exitNo)
 }

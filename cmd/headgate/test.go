@@ -45,10 +45,7 @@ one cannot be read. docs/change.md has the fields of steps.`,
 			if err := write(format.writer(cmd.OutOrStdout(), results), results); err != nil {
 				return err
 			}
-			if !good {
-				return exitCode(exitNo)
-			}
-			return nil
+			return exitIf(!good, exitNo)
 		},
 	}
 	format = defineFormat(cmd, "junit")
