@@ -33,10 +33,7 @@ does not answer within --timeout, or cannot be reached.`,
 			if err != nil {
 				return err
 			}
-			answer := struct {
-				Status string `json:"status"`
-			}{text}
-			fmt.Fprintln(format.writer(cmd.OutOrStdout(), answer), text)
+			fmt.Fprintln(format.writer(cmd.OutOrStdout(), map[string]string{"status": text}), text)
 			return exitIf(text != healthpb.HealthCheckResponse_SERVING.String(), exitProblems)
 		},
 	}

@@ -19,9 +19,7 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  noArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
-			answer := struct {
-				Version string `json:"version"`
-			}{buildVersion()}
+			answer := map[string]string{"version": buildVersion()}
 			_ = printVersion(format.writer(cmd.OutOrStdout(), answer)) // fails only if the reader is gone
 		},
 	}
