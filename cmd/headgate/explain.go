@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/url"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -161,18 +160,15 @@ func showExplanation(out io.Writer, e *httpapi.Explained) {
 }
 
 func showLimits(out io.Writer, limits []httpapi.LimitState) {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "LIMIT\tFIGURES\tUSED\tLEFT\tREFUSED/5m\tRETRY")
-	for i := range limits {
-		l := &limits[i]
+	const heads = "LIMIT\tFIGURES\tUSED\tLEFT\tREFUSED/5m\tRETRY"
+	_ = inColumns(out, "", heads, limits, func(w io.Writer, l *httpapi.LimitState) {
 		shadow := ""
 		if l.Shadow {
 			shadow = " (shadow)"
 		}
 		fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%d\t%s\n", oneWord(l.Rule), shadow, l.Limit, number(l.Used), number(l.Left),
 			l.Refused, retryText(&l.State))
-	}
-	_ = w.Flush()
+	})
 }
 
 func inBrackets(text string) string {

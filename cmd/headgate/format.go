@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 	"unicode"
 
@@ -155,6 +156,20 @@ func (l *lister) end() error {
 	}
 	_, err := io.WriteString(l.json, text)
 	return err
+}
+
+// inColumns prints rows below heads, with tabs between the cells, or none if there are no rows.
+func inColumns[T any](out io.Writer, none, heads string, rows []T, write func(w io.Writer, row *T)) error {
+	if len(rows) == 0 {
+		fmt.Fprintln(out, none)
+		return nil
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, heads)
+	for i := range rows {
+		write(w, &rows[i])
+	}
+	return w.Flush()
 }
 
 // oneWord returns a name, in quotes unless it is one word. Clients choose their names, and must not

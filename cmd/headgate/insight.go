@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,21 +47,16 @@ of them a rule matched and how many none did, and why. What no rule matches is n
 }
 
 func showCoverage(out io.Writer, shapes []httpapi.ShapeAnswer) error {
-	if len(shapes) == 0 {
-		fmt.Fprintln(out, "nothing was asked about domains that rules have")
-		return nil
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "DOMAIN\tENTRIES\tMATCHED\tUNMATCHED\tLAST\tWHY")
-	for _, s := range shapes {
+	const heads = "DOMAIN\tENTRIES\tMATCHED\tUNMATCHED\tLAST\tWHY"
+	return inColumns(out, "nothing was asked about domains that rules have", heads, shapes, func(w io.Writer,
+		s *httpapi.ShapeAnswer) {
 		entries := strings.Join(s.Entries, ",")
 		if len(s.Entries) == 0 {
 			entries = "(others)"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\n", oneWord(s.Domain), spell.Short(oneWord(entries)), s.Matched, s.Unmatched,
 			s.Last.Local().Format(time.DateTime), harmless(s.Why))
-	}
-	return w.Flush()
+	})
 }
 
 func reloadsCommand() *cobra.Command {

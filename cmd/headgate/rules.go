@@ -68,13 +68,8 @@ func rulesOfFiles(paths []string, domain string) ([]httpapi.RuleRow, error) {
 }
 
 func showRules(out io.Writer, rules []httpapi.RuleRow) error {
-	if len(rules) == 0 {
-		fmt.Fprintln(out, "there are no rules: nothing is limited")
-		return nil
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "RULE\tLIMIT\tPOLICY\tREFUSED/5m\tFULLEST\tPLACE")
-	for _, r := range rules {
+	const heads = "RULE\tLIMIT\tPOLICY\tREFUSED/5m\tFULLEST\tPLACE"
+	return inColumns(out, "there are no rules: nothing is limited", heads, rules, func(w io.Writer, r *httpapi.RuleRow) {
 		limit, fullest := r.Limit, "-"
 		if r.Shadow {
 			limit += " (shadow)"
@@ -88,8 +83,7 @@ func showRules(out io.Writer, rules []httpapi.RuleRow) error {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", oneWord(r.Rule), limit, policy, r.Refused, fullest,
 			harmless(r.Place))
-	}
-	return w.Flush()
+	})
 }
 
 func statusCommand() *cobra.Command {

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -88,24 +87,17 @@ func redraw(ctx context.Context, out io.Writer, every time.Duration, show func(i
 
 func showTop(out io.Writer, t *httpapi.TopAnswer) error {
 	window := units.Format(time.Duration(t.WindowMS) * time.Millisecond)
-	if len(t.Keys) == 0 {
-		none := map[string]string{"refused": "nobody was refused", "near": "nobody was near a limit"}[t.By]
-		fmt.Fprintf(out, "%s in the last %s\n", none, window)
-	} else {
-		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		last := "REFUSED/" + window
-		if t.By == "near" {
-			last = "HIGHEST/" + window
-		}
-		fmt.Fprintf(w, "KEY\tRULE\tLIMIT\tUSED\tLEFT\t%s\tRETRY\n", last)
-		for i := range t.Keys {
-			k := &t.Keys[i]
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.Key, oneWord(k.Rule), k.Limit, number(k.Used), number(k.Left),
-				topFigure(k), retryText(&k.State))
-		}
-		if err := w.Flush(); err != nil {
-			return err
-		}
+	none, last := "nobody was refused", "REFUSED/"
+	if t.By == "near" {
+		none, last = "nobody was near a limit", "HIGHEST/"
+	}
+	heads := "KEY\tRULE\tLIMIT\tUSED\tLEFT\t" + last + window + "\tRETRY"
+	err := inColumns(out, none+" in the last "+window, heads, t.Keys, func(w io.Writer, k *httpapi.KeyAnswer) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.Key, oneWord(k.Rule), k.Limit, number(k.Used), number(k.Left),
+			topFigure(k), retryText(&k.State))
+	})
+	if err != nil {
+		return err
 	}
 	showSeen(out, t.Replicas, t.Note, t.Problem)
 	if !t.Exact {
