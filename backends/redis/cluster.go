@@ -358,8 +358,7 @@ func (b *Backend) groupsOfMasters(ctx context.Context) ([]string, error) {
 	//lint:ignore SA1019 CLUSTER SHARDS came with Redis 7.0
 	ranges, err := b.cluster.ClusterSlots(ctx).Result()
 	if err != nil {
-		_, err = mapError(err, false)
-		return nil, err
+		return nil, mapped(err, false)
 	}
 	masters, covered := map[string][]redis.ClusterSlot{}, 0
 	for _, r := range ranges {

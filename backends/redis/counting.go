@@ -247,12 +247,7 @@ func (c *counting) failed(k *counter, err error) {
 
 // declined reports whether err means that a command has changed nothing.
 func declined(err error) bool {
-	var reply redis.Error
-	if errors.As(err, &reply) {
-		return true
-	}
-	_, err = mapError(err, false)
-	return errors.Is(err, backends.ErrNotApplied)
+	return errors.As(err, new(redis.Error)) || errors.Is(mapped(err, false), backends.ErrNotApplied)
 }
 
 // note has the script decide everything from now on if err says that one of the commands cannot be used.
@@ -272,7 +267,7 @@ func (c *counting) note(err error) {
 
 // unknown returns err as that of a request that may have been recorded, whatever the last command has done.
 func unknown(err error) error {
-	_, err = mapError(err, true)
+	err = mapped(err, true)
 	return fmt.Errorf("%w: %v", kindOf(err), err)
 }
 

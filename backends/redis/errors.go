@@ -47,10 +47,7 @@ type awayError struct {
 func (e *awayError) Error() string { return "node " + e.addr + ": " + e.refusal.Error() }
 func (e *awayError) Unwrap() error { return e.refusal }
 
-func isAway(err error) bool {
-	var away *awayError
-	return errors.As(err, &away)
-}
+func isAway(err error) bool { return errors.As(err, new(*awayError)) }
 
 // remedy says what may be done after an error.
 type remedy uint8
@@ -136,6 +133,14 @@ func mapError(err error, sent bool) (remedy, error) {
 		return none, fmt.Errorf("redis: %w: %w", kind, err)
 	}
 	return rem, fmt.Errorf("redis: %w: %w: %w", kind, backends.ErrNotApplied, err)
+}
+
+// mapped returns the error that mapError makes of err, if there is one.
+func mapped(err error, sent bool) error {
+	if err != nil {
+		_, err = mapError(err, sent)
+	}
+	return err
 }
 
 // maxErrorText bounds the text of an error, in bytes: servers choose their replies and the names of other servers.

@@ -59,8 +59,7 @@ func (b *Backend) List(ctx context.Context, after string, n int) (keys []limit.K
 		}
 		switch {
 		case err != nil && i+1 < len(masters) && !strings.HasPrefix(err.Error(), "NOPERM"):
-			_, err = mapError(err, false)
-			return keys, "0@" + masters[i+1].Options().Addr, err
+			return keys, "0@" + masters[i+1].Options().Addr, mapped(err, false)
 		case err != nil:
 		case cursor != 0:
 			return keys, fmt.Sprintf("%d@%s", cursor, addr), nil
@@ -74,8 +73,7 @@ func (b *Backend) List(ctx context.Context, after string, n int) (keys []limit.K
 	case strings.HasPrefix(err.Error(), "NOPERM"):
 		return nil, "", fmt.Errorf("%w: redis: its user may not list keys: %w", backends.ErrUnsupported, err)
 	}
-	_, err = mapError(err, false)
-	return nil, "", err
+	return nil, "", mapped(err, false)
 }
 
 // masters are all that there are, in the order of their addresses.

@@ -73,8 +73,7 @@ func (b *Backend) Servers() func(req *limit.Request) uint64 {
 func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
 	out = out[:len(reqs)]
 	if err := ctx.Err(); err != nil {
-		_, err := mapError(err, false)
-		backends.Fail(out, err)
+		backends.Fail(out, mapped(err, false))
 		return
 	}
 	ctx, cancel := b.bounded(ctx)
@@ -103,8 +102,7 @@ func (b *Backend) take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 // Forget implements [backends.Backend].
 func (b *Backend) Forget(ctx context.Context, keys []limit.Key) error {
 	if err := ctx.Err(); err != nil {
-		_, err = mapError(err, false)
-		return err
+		return mapped(err, false)
 	}
 	ctx, cancel := b.bounded(ctx)
 	defer cancel()
@@ -114,7 +112,7 @@ func (b *Backend) Forget(ctx context.Context, keys []limit.Key) error {
 	}
 	for some := range slices.Chunk(keys, most) {
 		if err := b.forget(ctx, some); err != nil {
-			return mapped(err)
+			return mapped(err, true)
 		}
 	}
 	return nil
@@ -151,7 +149,7 @@ func (b *Backend) forgetWindows(ctx context.Context, keys []limit.Key) error {
 			}
 		}
 	})
-	return mapped(err)
+	return mapped(err, true)
 }
 
 // Ping implements [backends.Backend] by a Take on a key of its own, for each
@@ -167,8 +165,7 @@ func (b *Backend) Ping(ctx context.Context) error {
 
 func (b *Backend) pingMasters(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		_, err = mapError(err, false)
-		return err
+		return mapped(err, false)
 	}
 	if _, ok := ctx.Deadline(); !ok { // else it is the caller's: a slow Redis may take that long to connect and to answer
 		var cancel context.CancelFunc

@@ -69,20 +69,13 @@ func (r registry) do(ctx context.Context, script *redis.Script, keys []string, a
 	return script.Run(ctx, r.client, keys, args...)
 }
 
-func mapped(err error) error {
-	if err != nil {
-		_, err = mapError(err, true)
-	}
-	return err
-}
-
 // Claim implements [backends.Registry].
 func (r registry) Claim(ctx context.Context, name, value string, ttl time.Duration) (string, error) {
 	if err := backends.CheckRow(name, value, ttl); err != nil {
 		return "", err
 	}
 	there, err := r.do(ctx, claimScript, []string{r.rowKey("claims", name)}, value, ttl.Milliseconds()).Text()
-	return there, mapped(err)
+	return there, mapped(err, true)
 }
 
 // Put implements [backends.Registry].
@@ -99,7 +92,7 @@ func (r registry) Put(ctx context.Context, table string, rows []backends.Row, tt
 		}
 		more, err := r.do(ctx, putScript, keys, args...).Int()
 		if err != nil {
-			return left, mapped(err)
+			return left, mapped(err, true)
 		}
 		left += more
 	}
@@ -112,12 +105,12 @@ func (r registry) List(ctx context.Context, table string) ([]backends.Row, error
 	defer cancel()
 	keys, err := r.client.ZRange(first, r.rowKey(table, ""), 0, -1).Result()
 	if err != nil {
-		return nil, mapped(err)
+		return nil, mapped(err, true)
 	}
 	list := make([]backends.Row, 0, len(keys))
 	for some := range slices.Chunk(keys, rowsInRead) {
 		if list, err = r.read(ctx, list, table, some); err != nil {
-			return nil, mapped(err)
+			return nil, mapped(err, true)
 		}
 	}
 	return list, nil
@@ -147,7 +140,7 @@ func (r registry) read(ctx context.Context, list []backends.Row, table string, k
 func (r registry) Drop(ctx context.Context, table string, keys []string) error {
 	for some := range slices.Chunk(keys, rowsInCall) {
 		if err := r.drop(ctx, table, some); err != nil {
-			return mapped(err)
+			return mapped(err, true)
 		}
 	}
 	return nil
