@@ -70,9 +70,9 @@ func newClient(conf *Config, calls *atomic.Int64) (*client, error) {
 
 func (c *client) close() { c.transport.CloseIdleConnections() }
 
-// call makes one call and judges what came of it.
-func call[Out any](ctx context.Context, c *client, op string,
-	f func(ctx context.Context) (Out, error)) (out Out, o outcome, err error) {
+// call makes one call, which is a method of the SDK's client, and judges what came of it.
+func call[In, Out any](ctx context.Context, c *client, op string,
+	method func(context.Context, *In, ...func(*dynamodb.Options)) (*Out, error), in *In) (out *Out, o outcome, err error) {
 	if err := ctx.Err(); err != nil {
 		return out, unsent, fmt.Errorf("%s: %w", op, err)
 	}
@@ -80,7 +80,7 @@ func call[Out any](ctx context.Context, c *client, op string,
 	var sent atomic.Bool
 	traced := httptrace.WithClientTrace(ctx,
 		&httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }})
-	out, err = f(traced)
+	out, err = method(traced, in)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", op, err)
 	}
@@ -126,12 +126,10 @@ func (c *change) update() (update, condition string, values attributes) {
 // write makes one change.
 func (c *client) write(ctx context.Context, ch *change) (outcome, error) {
 	update, condition, values := ch.update()
-	_, o, err := call(ctx, c, "UpdateItem", func(ctx context.Context) (*dynamodb.UpdateItemOutput, error) {
-		return c.api.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-			TableName: c.table, Key: ch.name.attributes(), UpdateExpression: &update, ConditionExpression: &condition,
-			ExpressionAttributeValues:           values,
-			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-		})
+	_, o, err := call(ctx, c, "UpdateItem", c.api.UpdateItem, &dynamodb.UpdateItemInput{
+		TableName: c.table, Key: ch.name.attributes(), UpdateExpression: &update, ConditionExpression: &condition,
+		ExpressionAttributeValues:           values,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
 	return o, err
 }
@@ -160,10 +158,8 @@ func (c *client) writeAll(ctx context.Context, token string, changes []change) (
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 		}
 	}
-	_, o, err := call(ctx, c, "TransactWriteItems", func(ctx context.Context) (*dynamodb.TransactWriteItemsOutput, error) {
-		return c.api.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items,
-			ClientRequestToken: &token})
-	})
+	_, o, err := call(ctx, c, "TransactWriteItems", c.api.TransactWriteItems,
+		&dynamodb.TransactWriteItemsInput{TransactItems: items, ClientRequestToken: &token})
 	return o, err
 }
 
@@ -196,10 +192,8 @@ func (c *client) read(ctx context.Context,
 	names []primary) (items map[primary]attributes, unread map[primary]bool, o outcome, err error) {
 	yes := true
 	if len(names) == 1 {
-		out, o, err := call(ctx, c, "GetItem", func(ctx context.Context) (*dynamodb.GetItemOutput, error) {
-			return c.api.GetItem(ctx, &dynamodb.GetItemInput{TableName: c.table, Key: names[0].attributes(),
-				ConsistentRead: &yes})
-		})
+		out, o, err := call(ctx, c, "GetItem", c.api.GetItem,
+			&dynamodb.GetItemInput{TableName: c.table, Key: names[0].attributes(), ConsistentRead: &yes})
 		if err != nil {
 			return nil, nil, o, err
 		}
@@ -209,10 +203,8 @@ func (c *client) read(ctx context.Context,
 	for i, n := range names {
 		keys[i] = n.attributes()
 	}
-	out, o, err := call(ctx, c, "BatchGetItem", func(ctx context.Context) (*dynamodb.BatchGetItemOutput, error) {
-		return c.api.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{
-			*c.table: {Keys: keys, ConsistentRead: &yes},
-		}})
+	out, o, err := call(ctx, c, "BatchGetItem", c.api.BatchGetItem, &dynamodb.BatchGetItemInput{
+		RequestItems: map[string]types.KeysAndAttributes{*c.table: {Keys: keys, ConsistentRead: &yes}},
 	})
 	if err != nil {
 		return nil, nil, o, err
@@ -236,10 +228,8 @@ func (c *client) batch(ctx context.Context,
 	all []types.WriteRequest) (left []types.WriteRequest, o outcome, err error) {
 	ctx, cancel := attempt(ctx)
 	defer cancel()
-	out, o, err := call(ctx, c, "BatchWriteItem", func(ctx context.Context) (*dynamodb.BatchWriteItemOutput, error) {
-		return c.api.BatchWriteItem(ctx,
-			&dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{*c.table: all}})
-	})
+	out, o, err := call(ctx, c, "BatchWriteItem", c.api.BatchWriteItem,
+		&dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{*c.table: all}})
 	if err != nil {
 		return all, o, err
 	}
@@ -253,14 +243,12 @@ func (c *client) claim(ctx context.Context, name primary, value string, now,
 	defer cancel()
 	update := "SET " + attrState + " = :s, " + attrEnds + " = :e, " + attrTTL + " = :t"
 	condition := "attribute_not_exists(" + attrKey + ") OR " + attrState + " = :s OR " + attrEnds + " <= :now"
-	_, o, err = call(ctx, c, "UpdateItem", func(ctx context.Context) (*dynamodb.UpdateItemOutput, error) {
-		return c.api.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-			TableName: c.table, Key: name.attributes(), UpdateExpression: &update, ConditionExpression: &condition,
-			ExpressionAttributeValues: attributes{
-				":s": binaryValue(value), ":e": integer(int64(ends)), ":t": ttl(ends), ":now": integer(int64(now)),
-			},
-			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-		})
+	_, o, err = call(ctx, c, "UpdateItem", c.api.UpdateItem, &dynamodb.UpdateItemInput{
+		TableName: c.table, Key: name.attributes(), UpdateExpression: &update, ConditionExpression: &condition,
+		ExpressionAttributeValues: attributes{
+			":s": binaryValue(value), ":e": integer(int64(ends)), ":t": ttl(ends), ":now": integer(int64(now)),
+		},
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
 	found(err, func(_ int, a attributes) { other = string(bytesOf(a, attrState)) })
 	return other, o, err
@@ -274,9 +262,7 @@ func (c *client) rows(ctx context.Context, key string, each func(a attributes)) 
 		ExpressionAttributeValues: attributes{":k": binaryValue(key)},
 	}
 	for {
-		out, o, err := call(ctx, c, "Query", func(ctx context.Context) (*dynamodb.QueryOutput, error) {
-			return c.api.Query(ctx, in)
-		})
+		out, o, err := call(ctx, c, "Query", c.api.Query, in)
 		if err != nil {
 			return o, err
 		}

@@ -51,9 +51,8 @@ func (b *Backend) migrate(ctx context.Context) (applied []string, err error) {
 
 // describe returns the description of the table, or nil if the table does not exist.
 func (b *Backend) describe(ctx context.Context) (*types.TableDescription, error) {
-	out, _, err := call(ctx, b.client, "DescribeTable", func(ctx context.Context) (*dynamodb.DescribeTableOutput, error) {
-		return b.client.api.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: b.client.table})
-	})
+	out, _, err := call(ctx, b.client, "DescribeTable", b.client.api.DescribeTable,
+		&dynamodb.DescribeTableInput{TableName: b.client.table})
 	switch {
 	case errors.As(err, new(*types.ResourceNotFoundException)):
 		return nil, nil
@@ -83,9 +82,7 @@ func (b *Backend) create(ctx context.Context) error {
 		in.BillingMode = types.BillingModeProvisioned
 		in.ProvisionedThroughput = &types.ProvisionedThroughput{ReadCapacityUnits: &reads, WriteCapacityUnits: &writes}
 	}
-	_, o, err := call(ctx, b.client, "CreateTable", func(ctx context.Context) (*dynamodb.CreateTableOutput, error) {
-		return b.client.api.CreateTable(ctx, in)
-	})
+	_, o, err := call(ctx, b.client, "CreateTable", b.client.api.CreateTable, in)
 	if err != nil && !errors.As(err, new(*types.ResourceInUseException)) {
 		return failed(err, o == lost)
 	}
@@ -112,10 +109,8 @@ func checkKeys(t *types.TableDescription) error {
 
 // expire has DynamoDB delete what has ended, and reports whether it did not before.
 func (b *Backend) expire(ctx context.Context) (switched bool, err error) {
-	out, _, err := call(ctx, b.client, "DescribeTimeToLive",
-		func(ctx context.Context) (*dynamodb.DescribeTimeToLiveOutput, error) {
-			return b.client.api.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: b.client.table})
-		})
+	out, _, err := call(ctx, b.client, "DescribeTimeToLive", b.client.api.DescribeTimeToLive,
+		&dynamodb.DescribeTimeToLiveInput{TableName: b.client.table})
 	if err != nil {
 		return false, failed(err, false)
 	}
@@ -128,13 +123,10 @@ func (b *Backend) expire(ctx context.Context) (switched bool, err error) {
 			backends.ErrMisconfigured, b.conf.Table, d.TimeToLiveStatus)
 	}
 	name, on := attrTTL, true
-	_, o, err := call(ctx, b.client, "UpdateTimeToLive",
-		func(ctx context.Context) (*dynamodb.UpdateTimeToLiveOutput, error) {
-			return b.client.api.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
-				TableName:               b.client.table,
-				TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: &name, Enabled: &on},
-			})
-		})
+	_, o, err := call(ctx, b.client, "UpdateTimeToLive", b.client.api.UpdateTimeToLive, &dynamodb.UpdateTimeToLiveInput{
+		TableName:               b.client.table,
+		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: &name, Enabled: &on},
+	})
 	if err != nil {
 		return false, failed(err, o == lost)
 	}
