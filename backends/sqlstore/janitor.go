@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -52,10 +53,10 @@ func (b *Backend) sweepPage(ctx context.Context, after []byte, before time.Durat
 	if after == nil {
 		after = []byte{0} // before all keys, and not empty, which is NULL in Oracle
 	}
-	err = b.eachRow(ctx, op, d.page(after, pageRows), func(scan func(...any) error) error {
+	err = b.db.Rows(ctx, b.db.Read, op, d.page(after, pageRows), func(found *sql.Rows) error {
 		var key []byte
 		var ends, m, now int64
-		if err := scan(&key, &ends, &m, &now); err != nil {
+		if err := found.Scan(&key, &ends, &m, &now); err != nil {
 			return err
 		}
 		rows, last = rows+1, key

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/base64"
 	"fmt"
 	"strconv"
@@ -26,10 +27,10 @@ func (b *Backend) List(ctx context.Context, after string, n int) (keys []limit.K
 		}
 	}
 	rows, last := 0, from
-	err = b.eachRow(ctx, "list keys", b.conf.dialect.page(from, n), func(scan func(...any) error) error {
+	err = b.db.Rows(ctx, b.db.Read, "list keys", b.conf.dialect.page(from, n), func(found *sql.Rows) error {
 		var key []byte
 		var ends, m, now int64
-		if err := scan(&key, &ends, &m, &now); err != nil {
+		if err := found.Scan(&key, &ends, &m, &now); err != nil {
 			return err
 		}
 		rows, last = rows+1, bytes.Clone(key)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -114,9 +113,9 @@ func (r registry) List(ctx context.Context, table string) (rows []backends.Row, 
 	low := prefix(table)
 	ctx, cancel := context.WithTimeout(ctx, r.conf.Timeout)
 	defer cancel()
-	err = r.eachRow(ctx, "list rows", r.conf.dialect.between(low, after(low)), func(scan func(...any) error) error {
+	err = r.db.Rows(ctx, r.db.Read, "list rows", r.conf.dialect.between(low, after(low)), func(found *sql.Rows) error {
 		var key, value []byte
-		if err := scan(&key, &value); err != nil {
+		if err := found.Scan(&key, &value); err != nil {
 			return err
 		}
 		if name := key[len(low):]; len(name) > 0 && len(value) >= 8 {
@@ -152,10 +151,4 @@ func inChunks(keys [][]byte, f func(some [][]byte) error) error {
 		}
 	}
 	return nil
-}
-
-// eachRow runs a query by itself.
-func (b *Backend) eachRow(ctx context.Context, op string, q sqldb.Query,
-	each func(scan func(...any) error) error) error {
-	return b.db.Rows(ctx, b.db.Read, op, q, func(rows *sql.Rows) error { return each(rows.Scan) })
 }
