@@ -68,8 +68,6 @@ func newClient(conf *Config, calls *atomic.Int64) (*client, error) {
 	return c, nil
 }
 
-func (c *client) close() { c.transport.CloseIdleConnections() }
-
 // call makes one call, which is a method of the SDK's client, and judges what came of it.
 func call[In, Out any](ctx context.Context, c *client, op string,
 	method func(context.Context, *In, ...func(*dynamodb.Options)) (*Out, error), in *In) (out *Out, o outcome, err error) {

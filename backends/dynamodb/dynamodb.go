@@ -59,7 +59,7 @@ func (b *Backend) Caps() backends.Caps { return b.caps }
 
 // Close implements [backends.Backend].
 func (b *Backend) Close() error {
-	b.client.close()
+	b.client.transport.CloseIdleConnections()
 	return nil
 }
 

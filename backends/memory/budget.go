@@ -20,8 +20,6 @@ type budgets struct {
 	size    int     // of largest, when it was looked for
 }
 
-func (b *budgets) init() { *b = budgets{of: map[limit.Spec]*budget{}} }
-
 // add puts e into the budget of its limit.
 func (b *budgets) add(e *entry) {
 	figures := e.of.Spec()

@@ -29,7 +29,7 @@ type shard struct {
 
 func (s *shard) init(most int) {
 	s.max, s.table, s.queue, s.most = most, table{}, nil, 0
-	s.budgets.init()
+	s.budgets = budgets{of: map[limit.Spec]*budget{}}
 }
 
 // take decides a request that e knows.

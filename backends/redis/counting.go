@@ -241,7 +241,7 @@ func (c *counting) failed(k *counter, err error) {
 		k.state = odd
 		c.note(err)
 	} else if k.trip.node != nil {
-		c.nodes.owners.forget(k.slot)
+		c.nodes.owners.bySlot[k.slot].Store(nil) // unknown, until the next call of the script
 	}
 }
 

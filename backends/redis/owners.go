@@ -25,9 +25,6 @@ func (o *owners) note(slot int, n *node) {
 	}
 }
 
-// forget makes the node of a slot unknown, until the next call of the script.
-func (o *owners) forget(slot int) { o.bySlot[slot].Store(nil) }
-
 // of returns the set of nodes that decide a request: see [backends.Partitioned].
 func (o *owners) of(k *keys, req *limit.Request) (set uint64) {
 	for i := range req.Ops {

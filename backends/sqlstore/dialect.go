@@ -58,13 +58,10 @@ type dialect struct {
 	between, count func(low, high []byte) sqldb.Query
 }
 
-// dialects are all that there are.
-func dialects() []*dialect { return []*dialect{sqlite(), postgres(), mysql(), oracle()} }
-
 // dialectOf returns what this package needs of the database of a URL; nil if it has no such.
 func dialectOf(rawURL string) *dialect {
 	scheme, _, _ := strings.Cut(rawURL, ":")
-	all := dialects()
+	all := []*dialect{sqlite(), postgres(), mysql(), oracle()}
 	if i := slices.IndexFunc(all, func(d *dialect) bool { return d.Has(scheme) }); i >= 0 {
 		return all[i]
 	}

@@ -66,16 +66,12 @@ func (b *Batch) Add(req *limit.Request, out *limit.Verdict) {
 	}
 	b.reqs, b.out = append(b.reqs, req), append(b.out, out)
 	for i := range req.Ops {
-		if k := req.Ops[i].Key; !b.has(k) {
+		k := req.Ops[i].Key
+		if _, known := b.known[k]; !known {
 			b.known[k] = len(b.keys)
 			b.keys = append(b.keys, k)
 		}
 	}
-}
-
-func (b *Batch) has(k limit.Key) bool {
-	_, ok := b.known[k]
-	return ok
 }
 
 // Keys returns each key of the added requests once, ascending by group and

@@ -66,7 +66,7 @@ func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 		return
 	}
 	began := b.now()
-	if over(ctx, began) {
+	if ctx.Err() != nil || overdue(ctx, began) { // there is no point in asking
 		backends.Fail(out, errExpired)
 		return
 	}
@@ -146,9 +146,6 @@ func (b *Backend) full() error {
 	}
 	return errFull
 }
-
-// over says whether there is no point in asking.
-func over(ctx context.Context, now time.Time) bool { return ctx.Err() != nil || overdue(ctx, now) }
 
 // overdue says whether ctx's deadline has passed. It goes by the clock: a
 // timer may be late.

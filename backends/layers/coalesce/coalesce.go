@@ -30,7 +30,8 @@ func New(next backends.Backend, cfg Config) *Backend {
 		b.lanes = make([]lane, maxLanes)
 	}
 	for i := range b.lanes {
-		b.lanes[i].init(b.shared)
+		l := &b.lanes[i]
+		l.shared, l.idle.L = b.shared, &l.mu
 	}
 	return b
 }

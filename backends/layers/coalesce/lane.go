@@ -33,11 +33,6 @@ type shared struct {
 	cancel context.CancelFunc
 }
 
-func (l *lane) init(s *shared) {
-	l.shared = s
-	l.idle.L = &l.mu
-}
-
 var (
 	errFull = fmt.Errorf("%w: %w: too many requests wait for the store", backends.ErrUnavailable,
 		backends.ErrNotApplied)

@@ -26,8 +26,6 @@ type debts struct {
 	swept limit.Instant
 }
 
-func (s *debts) init(most int) { s.max, s.byKey = max(most, 1), map[limit.Key]*debt{} }
-
 // note remembers that units of op were recorded at now and count until ends. It says
 // whether there was room to.
 func (s *debts) note(op *limit.Op, units int64, now, ends limit.Instant) bool {

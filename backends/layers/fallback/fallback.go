@@ -45,11 +45,11 @@ func New(inner, primary backends.Backend, cfg Config, now func() limit.Instant) 
 		Backend: inner, primary: primary, cfg: cfg, now: now,
 		signal: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 		seed: maphash.MakeSeed(), debts: make([]debts, debtShards),
+		shares: shares{replicas: int64(cfg.Replicas), max: max(cfg.MaxLimits, 1), of: map[*limit.Limit]*limit.Limit{}},
 	}
 	for i := range l.debts {
-		l.debts[i].init((cfg.MaxKeys + debtShards - 1) / debtShards)
+		l.debts[i] = debts{max: max((cfg.MaxKeys+debtShards-1)/debtShards, 1), byKey: map[limit.Key]*debt{}}
 	}
-	l.shares.init(cfg.Replicas, cfg.MaxLimits)
 	return l
 }
 

@@ -15,10 +15,6 @@ type shares struct {
 	of       map[*limit.Limit]*limit.Limit
 }
 
-func (s *shares) init(replicas, most int) {
-	s.replicas, s.max, s.of = int64(replicas), max(most, 1), map[*limit.Limit]*limit.Limit{}
-}
-
 func (s *shares) get(whole *limit.Limit) *limit.Limit {
 	if s.replicas <= 1 || whole == nil {
 		return whole
