@@ -1,6 +1,7 @@
 package headgate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -78,13 +79,8 @@ type Metrics interface {
 
 // settings returns the options as the engine has them, checked.
 func (o *Options) settings() (ratelimit.Config, error) {
-	c := ratelimit.Config{Timeout: o.Timeout, Margin: margin, ShadowMode: o.ShadowMode, Log: o.Log, Tracer: o.Tracer}
-	if c.Timeout == 0 {
-		c.Timeout = ratelimit.DefaultTimeout
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c := ratelimit.Config{Timeout: cmp.Or(o.Timeout, ratelimit.DefaultTimeout), Margin: margin, ShadowMode: o.ShadowMode,
+		Log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), Tracer: o.Tracer}
 	var wrong []error
 	check := func(field string, bad bool, want string) {
 		if bad {

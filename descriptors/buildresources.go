@@ -65,9 +65,7 @@ func (b *builder) resource(spec *ResourceSpec, d *domainBuilder) {
 	}
 	res.rule = b.newRule(&spec.Body, terms, d)
 	res.rule.Path, res.rule.Resource, res.rule.class = key, key, res.class
-	if counter == "" {
-		counter = "counter:" + key
-	}
+	counter = cmp.Or(counter, "counter:"+key)
 	if len(spec.Limits) > 0 || spec.Concurrency != nil {
 		res.rule.fixed = resourceGroup(d.name, counter)
 	}

@@ -90,9 +90,7 @@ func (d *Diff) size() int { return len(d.DomainsRemoved) + len(d.DomainsAdded) +
 // and their figures.
 func (s *Set) Compare(old *Set) *Diff {
 	d := &Diff{}
-	if old == nil {
-		old = &Set{}
-	}
+	old = cmp.Or(old, &Set{})
 	d.DomainsAdded, d.DomainsRemoved = missing(s, old), missing(old, s)
 	now, before := s.rules, old.rules
 	if added, gone, ok := s.Since(old); ok {

@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -166,9 +167,7 @@ func (s *spot) reserving(r *Reserve, t *Terms) {
 	} else if r.On5xx == EndDefault {
 		r.On5xx = EndFree
 	}
-	if r.TTL == 0 {
-		r.TTL = DefaultReserveTTL
-	}
+	r.TTL = cmp.Or(r.TTL, DefaultReserveTTL)
 	if r.TTL < minReserveTTL || r.TTL > maxReserveTTL || r.TTL%time.Millisecond != 0 {
 		s.errorf("ttl", "ttl %s is not whole milliseconds from %s to %s", units.Format(r.TTL), units.Format(minReserveTTL),
 			units.Format(maxReserveTTL))
@@ -204,9 +203,7 @@ func (s *spot) reserved(r *Reserve, t *Terms) {
 	if r.By == ReserveFixed {
 		r.Max = r.Default
 	}
-	if r.Max == 0 {
-		r.Max = room
-	}
+	r.Max = cmp.Or(r.Max, room)
 	switch {
 	case r.By != ReserveFixed && r.Default == 0:
 		s.errorf("", "reserve needs a default: what a request reserves of which nothing is known")

@@ -334,10 +334,7 @@ func newTierViews(rule *descriptors.Rule, name string, encoder Encoder) []TierVi
 	tiers := make([]TierView, len(rule.Concurrency.Tiers))
 	for i := range tiers {
 		t, v := &rule.Concurrency.Tiers[i], &tiers[i]
-		v.Tier, v.Label = t, t.Name
-		if v.Label == "" {
-			v.Label = strconv.FormatInt(t.Threshold, 10)
-		}
+		v.Tier, v.Label = t, cmp.Or(t.Name, strconv.FormatInt(t.Threshold, 10))
 		v.refused = encoder.Struct(map[string]any{"rule": name, "tier": v.Label, "deny_status": strconv.Itoa(t.Status)})
 		if t.Status == 0 && t.Delay > 0 {
 			v.delay = strconv.FormatInt(t.Delay.Milliseconds(), 10)
@@ -367,11 +364,7 @@ func LimitLabels(r *descriptors.Rule) []LimitLabel {
 		labels = append(labels, LimitLabel{name, l})
 	}
 	for i := range r.Limits {
-		name := r.Limits[i].Name
-		if name == "" {
-			name = strconv.Itoa(i + 1)
-		}
-		add(name, r.Limits[i].Limit)
+		add(cmp.Or(r.Limits[i].Name, strconv.Itoa(i+1)), r.Limits[i].Limit)
 	}
 	if r.Concurrency != nil {
 		add("concurrency", r.Concurrency.Limit)

@@ -3,6 +3,7 @@
 package web
 
 import (
+	"cmp"
 	"log/slog"
 	"net"
 	"net/http"
@@ -28,21 +29,12 @@ const maxConns = 4096
 // number, headers and bodies in bytes, and in time whatever they send or fetch. An answer may take
 // as long as write.
 func (b Bounds) NewServer(h http.Handler, write time.Duration, log *slog.Logger) *http.Server {
-	if b.Memory == nil {
-		b.Memory = memory.NewPool(maxBodies)
-	}
-	if b.Connections == 0 {
-		b.Connections = maxConns
-	}
-	if b.Stats == nil {
-		b.Stats = new(Stats)
-	}
 	if b.Turns != nil {
 		h = b.Turns.bound(h)
 	}
 	return &http.Server{
-		Handler:           boundBodies(b.Memory, h),
-		ConnState:         newConns(b.Connections, b.Stats).changed,
+		Handler:           boundBodies(cmp.Or(b.Memory, memory.NewPool(maxBodies)), h),
+		ConnState:         newConns(cmp.Or(b.Connections, maxConns), cmp.Or(b.Stats, new(Stats))).changed,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      write,
