@@ -17,8 +17,6 @@ type Usage struct {
 	Rule  string // where the limit is: "domain/path" or "domain/path:name"
 	// Remaining is how many units are left.
 	Remaining int64
-	// Reset is how long until the limit is as good as unused, if nobody takes any more.
-	Reset time.Duration
 	// Limited: a request of one unit has no room now, and Retry is how long to wait until it has, if nobody takes any
 	// more: limit.Never if no wait helps.
 	Limited bool
@@ -97,7 +95,7 @@ func (c *Call) usages(v *limit.Verdict) (list []Usage, err error) {
 	}
 	for j, view := range c.views {
 		out := &v.Outcomes[j]
-		list = append(list, Usage{Limit: view.Limit, Rule: view.Name, Remaining: out.Remaining, Reset: out.Reset,
+		list = append(list, Usage{Limit: view.Limit, Rule: view.Name, Remaining: out.Remaining,
 			Limited: !out.Admitted, Retry: out.Retry, Shadow: c.Ops[j].Shadow})
 	}
 	return list, nil

@@ -176,15 +176,14 @@ func found(err error, each func(i int, a attributes)) {
 	}
 }
 
-// maxRead and maxBatch are what DynamoDB takes in one call of BatchGetItem, TransactWriteItems or
-// BatchWriteItem.
+// maxWrite and maxBatch are what DynamoDB takes in one call of TransactWriteItems, and of BatchGetItem as well, or
+// of BatchWriteItem.
 const (
-	maxRead  = 100
 	maxWrite = 100
 	maxBatch = 25
 )
 
-// read returns the items there are under at most maxRead names, as they are now. Where DynamoDB has not
+// read returns the items there are under at most maxWrite names, as they are now. Where DynamoDB has not
 // had the capacity for all of them the outcome is busy, and unread are the names of the others.
 func (c *client) read(ctx context.Context,
 	names []primary) (items map[primary]attributes, unread map[primary]bool, o outcome, err error) {

@@ -27,9 +27,8 @@ type dialect struct {
 	writes func(w *work, put []row, drop [][]byte) []sqldb.Query
 
 	// lock locks the rows of keys that are there, in order, and its last query returns their K and
-	// STATE. If makes, it makes the missing ones, with an empty STATE.
-	lock  func(keys [][]byte, returning bool) []sqldb.Query
-	makes bool
+	// STATE. That of MySQL makes the missing ones, with an empty STATE.
+	lock func(keys [][]byte, returning bool) []sqldb.Query
 	// clock returns the time in µs. It is asked after the locks.
 	clock sqldb.Query
 	// put writes rows that are locked, and add those that were not there. Nil: put does both.

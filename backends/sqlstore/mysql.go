@@ -10,7 +10,7 @@ import "github.com/headgate-rls/headgate/internal/kit/sqldb"
 // can have, too, which makes deadlocks. So does INSERT IGNORE.
 func mysql() *dialect {
 	d := &dialect{
-		Dialect: sqldb.MySQL, maxLeases: 256, makes: true,
+		Dialect: sqldb.MySQL, maxLeases: 256,
 		lock: mysqlLock,
 		put: func(rows []row) sqldb.Query {
 			return sqldb.Query{Text: "INSERT INTO HEADGATE_STATE (" + columns + ") VALUES " +
