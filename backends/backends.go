@@ -229,6 +229,23 @@ type AlgorithmCaps struct {
 	Trips int
 }
 
+// Promises returns what a backend promises for algorithms of which it keeps every overflow: as many units as limits may
+// have, but only so many in a log, and so many leases.
+func Promises(of []limit.Algorithm, logs, leases int64, trips int) map[limit.Algorithm]AlgorithmCaps {
+	all := map[limit.Algorithm]AlgorithmCaps{}
+	for _, a := range of {
+		ac := AlgorithmCaps{MaxUnits: a.MaxUnits(), Overflow: limit.Debt, Trips: trips}
+		switch {
+		case a.Is(limit.Logged):
+			ac.MaxUnits = logs
+		case a.Is(limit.Leased):
+			ac.MaxUnits, ac.Overflow = leases, limit.Refuse
+		}
+		all[a] = ac
+	}
+	return all
+}
+
 // Check reports why l cannot be kept under c, and who of Others can keep it, or nil.
 func (c *Caps) Check(l *limit.Limit) error {
 	err := c.check(l)

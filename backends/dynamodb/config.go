@@ -133,20 +133,9 @@ const (
 
 // Caps returns what a backend with this Config promises.
 func (c *Config) Caps() backends.Caps {
-	caps := backends.Caps{
-		Name: Scheme, Algorithms: map[limit.Algorithm]backends.AlgorithmCaps{},
+	return backends.Caps{
+		Name: Scheme, Algorithms: backends.Promises(limit.AllAlgorithms(), maxLog, maxLeases, 1),
 		Atomicity: backends.Whole, Precision: time.Microsecond, MaxOps: 64,
 		InFlight: c.InFlight, MaxSlice: c.MaxSlice,
 	}
-	for _, a := range limit.AllAlgorithms() {
-		most, overflow := a.MaxUnits(), limit.Debt
-		switch {
-		case a.Is(limit.Logged):
-			most = maxLog
-		case a.Is(limit.Leased):
-			most, overflow = maxLeases, limit.Refuse
-		}
-		caps.Algorithms[a] = backends.AlgorithmCaps{MaxUnits: most, Overflow: overflow, Trips: 1}
-	}
-	return caps
 }

@@ -60,24 +60,13 @@ const (
 
 // Caps returns what the backend promises.
 func Caps() backends.Caps {
-	caps := backends.Caps{
+	return backends.Caps{
 		Name:       "memory",
-		Algorithms: map[limit.Algorithm]backends.AlgorithmCaps{},
+		Algorithms: backends.Promises(limit.AllAlgorithms(), maxLogUnits, limit.Concurrency.MaxUnits(), 0),
 		Atomicity:  backends.Whole,
 		Local:      true,
 		Precision:  time.Microsecond,
 		MaxOps:     64,
 		LongGroups: true,
 	}
-	for _, a := range limit.AllAlgorithms() {
-		ac := backends.AlgorithmCaps{MaxUnits: a.MaxUnits()}
-		if !a.Is(limit.Leased) {
-			ac.Overflow = limit.Debt
-		}
-		if a.Is(limit.Logged) {
-			ac.MaxUnits = maxLogUnits
-		}
-		caps.Algorithms[a] = ac
-	}
-	return caps
 }

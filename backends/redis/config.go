@@ -400,20 +400,10 @@ func (c Config) Caps() backends.Caps {
 		ServerClock: true,
 		Precision:   time.Microsecond,
 		MaxOps:      maxOps,
-		Algorithms:  map[limit.Algorithm]backends.AlgorithmCaps{},
+		Algorithms:  backends.Promises(scripted, maxListUnits, limit.Concurrency.MaxUnits(), 1),
 	}
 	if c.Mode == Cluster {
 		caps.Atomicity = backends.PerPartition
-	}
-	for _, a := range scripted {
-		ac := backends.AlgorithmCaps{MaxUnits: a.MaxUnits(), Trips: 1}
-		if !a.Is(limit.Leased) {
-			ac.Overflow = limit.Debt
-		}
-		if a.Is(limit.Logged) {
-			ac.MaxUnits = maxListUnits
-		}
-		caps.Algorithms[a] = ac
 	}
 	if narrow := narrowed[c.Layout]; narrow != nil {
 		narrow(&caps)

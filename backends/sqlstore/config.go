@@ -106,19 +106,15 @@ const maxLog = 100_000
 // Caps returns what a backend with this Config promises.
 func (c *Config) Caps() backends.Caps {
 	caps := backends.Caps{
-		Name: c.dialect.Name, Algorithms: map[limit.Algorithm]backends.AlgorithmCaps{},
+		Name: c.dialect.Name, Algorithms: backends.Promises(limit.AllAlgorithms(), maxLog, c.dialect.maxLeases, 2),
 		Atomicity: backends.Whole, ServerClock: true, Precision: time.Microsecond, MaxOps: 64,
 		InFlight: c.InFlight, MaxSlice: c.MaxSlice, DenyOnFailure: true,
 	}
-	for _, a := range limit.AllAlgorithms() {
-		most, overflow, trips := a.MaxUnits(), limit.Debt, 2
-		switch {
-		case a.Is(limit.Logged):
-			most, trips = maxLog, c.dialect.longTrips
-		case a.Is(limit.Leased):
-			most, overflow, trips = c.dialect.maxLeases, limit.Refuse, c.dialect.longTrips
+	for a, ac := range caps.Algorithms {
+		if a.Is(limit.Logged | limit.Leased) { // whose states have lists
+			ac.Trips = c.dialect.longTrips
+			caps.Algorithms[a] = ac
 		}
-		caps.Algorithms[a] = backends.AlgorithmCaps{MaxUnits: most, Overflow: overflow, Trips: trips}
 	}
 	return caps
 }
