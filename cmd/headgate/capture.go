@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,12 +25,7 @@ printed at the end, on standard error; the exit code is then 2.`,
   headgate capture --for 1h --sample 0.1 --hash user,remote_address >capture.jsonl`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			query := url.Values{}
-			for name, value := range map[string]string{"sample": sample, "hash": hash} {
-				if value != "" {
-					query.Set(name, value)
-				}
-			}
+			query := queryOf(map[string]string{"sample": sample, "hash": hash})
 			dropped, err := api.Capture(cmd.Context(), period, query, cmd.OutOrStdout())
 			if err == nil && dropped != "0" {
 				err = fmt.Errorf("%s requests are missing: the process could not send them in time; --sample 0.1 takes a tenth "+

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/url"
 	"strings"
 	"time"
 
@@ -65,13 +64,10 @@ not known.`,
 			return err
 		}
 		showExplanation(format.writer(cmd.OutOrStdout(), e), e)
-		switch {
-		case e.Passes == nil:
+		if e.Passes == nil {
 			return exitCode(exitError)
-		case !*e.Passes:
-			return exitCode(exitNo)
 		}
-		return nil
+		return exitIf(!*e.Passes, exitNo)
 	}
 	return cmd
 }
@@ -80,18 +76,12 @@ func (opt *explainOptions) explain(ctx context.Context, api *client.API, args []
 	if len(opt.rules) > 0 {
 		return opt.offline(ctx, args[0], strings.Join(args[1:], ","))
 	}
-	by := url.Values{}
-	switch {
-	case opt.key != "":
-		by.Set("key", opt.key)
-	case opt.requestID != "":
-		by.Set("request_id", opt.requestID)
-	default:
-		by.Set("domain", args[0])
-		by.Set("descriptor", strings.Join(args[1:], ","))
+	by := map[string]string{"key": opt.key, "request_id": opt.requestID}
+	if len(args) > 0 {
+		by["domain"], by["descriptor"] = args[0], strings.Join(args[1:], ",")
 	}
 	e := new(httpapi.Explained)
-	return e, api.Get(ctx, "/admin/explain", by, e)
+	return e, api.Get(ctx, "/admin/explain", queryOf(by), e)
 }
 
 // offline explains by rules in files.

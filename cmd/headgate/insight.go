@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"net/url"
 	"strings"
 	"time"
 
@@ -31,6 +32,17 @@ func adminCommand[T any](cmd *cobra.Command, ask func(*client.API, *cobra.Comman
 	}
 	defineAdminAPI(cmd, &api)
 	return cmd
+}
+
+// queryOf returns the parameters of a query, without those that are empty.
+func queryOf(parameters map[string]string) url.Values {
+	query := url.Values{}
+	for name, value := range parameters {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	return query
 }
 
 func coverageCommand() *cobra.Command {

@@ -72,12 +72,7 @@ func policyOf(b *httpapi.Body) (p table.Policy, err error) {
 
 // List implements table.Store.
 func (r remotePolicies) List(ctx context.Context, after, prefix string, n int) (list []table.Policy, err error) {
-	query := url.Values{"limit": {strconv.Itoa(n)}}
-	for name, value := range map[string]string{"after": after, "prefix": prefix} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
+	query := queryOf(map[string]string{"limit": strconv.Itoa(n), "after": after, "prefix": prefix})
 	var answer struct {
 		Policies []httpapi.Body `json:"policies"`
 	}
@@ -96,10 +91,7 @@ func (r remotePolicies) List(ctx context.Context, after, prefix string, n int) (
 
 // History implements table.Store.
 func (r remotePolicies) History(ctx context.Context, key string, before int64, n int) (list []table.Entry, err error) {
-	query := url.Values{"limit": {strconv.Itoa(n)}}
-	if key != "" {
-		query.Set("key", key)
-	}
+	query := queryOf(map[string]string{"limit": strconv.Itoa(n), "key": key})
 	if before > 0 {
 		query.Set("after", strconv.FormatInt(before, 10))
 	}

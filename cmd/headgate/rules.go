@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/url"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -41,10 +40,7 @@ fullest key was, and where it is. --rules shows those of files instead.`,
 
 // rulesInForce returns all limits of a service, of a domain unless it is empty.
 func rulesInForce(ctx context.Context, api *client.API, domain string) (all []httpapi.RuleRow, err error) {
-	query := url.Values{"limit": {"1000"}}
-	if domain != "" {
-		query.Set("domain", domain)
-	}
+	query := queryOf(map[string]string{"limit": "1000", "domain": domain})
 	for {
 		var page httpapi.RulesAnswer
 		if err := api.Get(ctx, "/admin/rules", query, &page); err != nil {
