@@ -33,10 +33,10 @@ var mappings = []mapping{
 	{"grpc-client-auth", []string{"GRPC_SERVER_TLS_CA_CERT"}, clientAuth},
 	{"grpc-client-san", []string{"GRPC_CLIENT_TLS_SAN"}, clientName},
 
-	{"log-level", []string{"LOG_LEVEL"}, word("LOG_LEVEL", "trace, debug, info, warn, error, fatal or panic",
+	{"log-level", []string{"LOG_LEVEL"}, anyCase("LOG_LEVEL", "trace, debug, info, warn, error, fatal or panic",
 		map[string]string{"trace": "debug", "debug": "debug", "info": "info", "warn": "warn", "warning": "warn",
 			"error": "error", "fatal": "error", "panic": "error"})},
-	{"log-format", []string{"LOG_FORMAT"}, word("LOG_FORMAT", "text or json", map[string]string{"text": "text",
+	{"log-format", []string{"LOG_FORMAT"}, anyCase("LOG_FORMAT", "text or json", map[string]string{"text": "text",
 		"json": "logrus"})},
 
 	{"rules", []string{"CONFIG_TYPE", "RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY",
@@ -94,7 +94,8 @@ var mappings = []mapping{
 	{"reference-metrics", nil, always("true")},
 	copied("near-limit-ratio", "NEAR_LIMIT_RATIO"),
 	{"statsd", []string{"USE_STATSD", "STATSD_HOST", "STATSD_PORT", "DISABLE_STATS"}, statsd},
-	{"statsd-protocol", []string{"STATSD_PROTOCOL"}, when((*translation).sendsStats, statsdProtocol)},
+	{"statsd-protocol", []string{"STATSD_PROTOCOL"}, when((*translation).sendsStats,
+		word("STATSD_PROTOCOL", "tcp or udp", map[string]string{"tcp": "tcp", "udp": "udp"}))},
 	{"statsd-tag", []string{"EXTRA_TAGS"}, extraTags},
 	{"statsd-interval", []string{"STATS_FLUSH_INTERVAL"}, when((*translation).sendsStats, copy1("STATS_FLUSH_INTERVAL"))},
 }
@@ -149,18 +150,24 @@ func either(name, yes, no string) func(*translation) []string {
 	return func(t *translation) []string { return []string{map[bool]string{true: yes, false: no}[t.on(name)]} }
 }
 
-// word makes a setting of a variable that is one of some words, in any case, if it is set.
+// word makes a setting of a variable that is one of some words.
 func word(name, want string, words map[string]string) func(*translation) []string {
-	return func(t *translation) []string {
-		if !t.set(name) {
-			return nil
-		}
-		is, ok := words[strings.ToLower(t.text(name))]
-		if !ok {
-			t.failf(name, "must be %s, not %q", want, t.text(name))
-		}
-		return []string{is}
+	return func(t *translation) []string { return oneOf(t, name, t.text(name), want, words) }
+}
+
+// anyCase is word in any case, if the variable is set.
+func anyCase(name, want string, words map[string]string) func(*translation) []string {
+	return when(isSet(name), func(t *translation) []string {
+		return oneOf(t, name, strings.ToLower(t.text(name)), want, words)
+	})
+}
+
+func oneOf(t *translation, name, text, want string, words map[string]string) []string {
+	is, ok := words[text]
+	if !ok {
+		t.failf(name, "must be %s, not %q", want, t.text(name))
 	}
+	return []string{is}
 }
 
 // address joins a host and a port, if one of them is set.

@@ -23,16 +23,6 @@ func statsd(t *translation) []string {
 	return nil
 }
 
-func statsdProtocol(t *translation) []string {
-	switch protocol := t.text("STATSD_PROTOCOL"); protocol {
-	case "tcp", "udp":
-		return []string{protocol}
-	default:
-		t.failf("STATSD_PROTOCOL", "must be tcp or udp, not %q", protocol)
-		return nil
-	}
-}
-
 func extraTags(t *translation) []string {
 	tags := list("EXTRA_TAGS")(t)
 	for _, tag := range tags {

@@ -12,7 +12,8 @@ const ownExporter = "OTEL_TRACES_EXPORTER"
 // exports are OpenTelemetry's variables that are made of the reference's, which beat them, as they do there.
 var exports = []mapping{
 	{ownExporter, []string{"TRACING_ENABLED"}, always("otlp")},
-	{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", []string{"TRACING_EXPORTER_PROTOCOL"}, exportProtocol},
+	{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", []string{"TRACING_EXPORTER_PROTOCOL"},
+		word("TRACING_EXPORTER_PROTOCOL", "http or grpc", map[string]string{"http": "http/protobuf", "grpc": "grpc"})},
 	{"OTEL_SERVICE_NAME", []string{"TRACING_SERVICE_NAME"}, copy1("TRACING_SERVICE_NAME")},
 	{attributes, []string{"TRACING_SERVICE_NAMESPACE", "TRACING_SERVICE_INSTANCE_ID"}, exportAttributes},
 	{"OTEL_TRACES_SAMPLER", []string{"TRACING_SAMPLING_RATE"}, always("parentbased_traceidratio")},
@@ -34,18 +35,6 @@ func (t *translation) traces() {
 	t.note("TRACING_ENABLED: the trace of a call comes by W3C Trace Context (traceparent); B3 headers are not read")
 	for i := range exports {
 		t.res.Environment = t.apply(&exports[i], t.res.Environment)
-	}
-}
-
-func exportProtocol(t *translation) []string {
-	switch protocol := t.text("TRACING_EXPORTER_PROTOCOL"); protocol {
-	case "http":
-		return []string{"http/protobuf"}
-	case "grpc":
-		return []string{"grpc"}
-	default:
-		t.failf("TRACING_EXPORTER_PROTOCOL", "must be http or grpc, not %q", protocol)
-		return nil
 	}
 }
 
