@@ -239,11 +239,9 @@ func (r *refunds) close(most time.Duration) {
 		close(ended)
 	}
 	r.mu.Unlock()
-	timer := time.NewTimer(most)
-	defer timer.Stop()
 	select {
 	case <-ended:
-	case <-timer.C:
+	case <-time.After(most):
 	}
 }
 

@@ -121,13 +121,12 @@ func (c *Client) Run(ctx context.Context) {
 
 // sleep waits, and goes on to follow what does not need the control plane.
 func (c *Client) sleep(ctx context.Context, d time.Duration) {
-	over := time.NewTimer(d)
-	defer over.Stop()
+	over := time.After(d)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-over.C:
+		case <-over:
 			return
 		case o := <-c.relaid:
 			c.relay(o)

@@ -225,11 +225,9 @@ func (b *Backend) Close() error {
 		b.circuit.Wait()
 		b.gait.pings.Wait()
 	})
-	patience := time.NewTimer(b.cfg.Timeout)
-	defer patience.Stop()
 	select {
 	case <-ended:
-	case <-patience.C:
+	case <-time.After(b.cfg.Timeout):
 	}
 	if err := b.next.Close(); err != nil {
 		return fmt.Errorf("breaker: %w", err)

@@ -190,8 +190,7 @@ func (s *server) awaitBackend(ctx context.Context, failed <-chan error) error {
 	if !s.conf.BackendRequired {
 		return nil
 	}
-	patience := time.NewTimer(time.Second)
-	defer patience.Stop()
+	patience := time.After(time.Second)
 	for {
 		select {
 		case <-s.limits.answered:
@@ -200,7 +199,7 @@ func (s *server) awaitBackend(ctx context.Context, failed <-chan error) error {
 			return nil
 		case err := <-failed:
 			return err
-		case <-patience.C:
+		case <-patience:
 			s.log.Warn("the gRPC port opens when the backend answers, because of --backend-required", "backend",
 				s.limits.store.Caps.Name)
 		}

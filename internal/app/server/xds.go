@@ -165,12 +165,10 @@ func (s *server) awaitRules(ctx context.Context) {
 		return
 	}
 	s.log.Info("waiting for the first rules of the control plane", "xds", s.conf.XDS.Address, "wait", s.conf.XDS.Wait)
-	late := time.NewTimer(s.conf.XDS.Wait)
-	defer late.Stop()
 	select {
 	case <-s.limits.rules.first:
 	case <-ctx.Done():
-	case <-late.C:
+	case <-time.After(s.conf.XDS.Wait):
 		s.log.Error("no rules received; serving anyway, and calls get an error until rules arrive", "waited", s.conf.XDS.Wait)
 	}
 }

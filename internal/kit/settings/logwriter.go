@@ -48,11 +48,9 @@ func (w *logWriter) Write(line []byte) (int, error) {
 			lines = w.next()
 		}
 	}()
-	late := time.NewTimer(logPatience)
-	defer late.Stop()
 	select {
 	case <-written:
-	case <-late.C:
+	case <-time.After(logPatience):
 	}
 	return len(line), nil
 }

@@ -71,15 +71,13 @@ func (t *turn) take(ctx context.Context) bool {
 	default:
 	}
 	t.of.Waited.Inc()
-	timer := time.NewTimer(turnWithin)
-	defer timer.Stop()
 	select {
 	case t.of.places <- struct{}{}:
 		t.begin()
 		runtime.Gosched() // who gave the turn back made us run before all others
 		return true
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(turnWithin):
 	}
 	t.of.Refused.Inc()
 	return false
