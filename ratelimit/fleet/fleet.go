@@ -153,9 +153,7 @@ func (f *Fleet) Rate() Rate { return f.pace.rate(&f.conf.Watch.Traffic, time.Now
 
 // Run writes what this replica has seen until ctx ends, and then takes it back.
 func (f *Fleet) Run(ctx context.Context) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
+	background.Every(ctx, every, func(ctx context.Context) {
 		f.Rate()
 		if err := f.write(ctx); err != nil && ctx.Err() == nil {
 			f.failed.Inc()
@@ -163,18 +161,13 @@ func (f *Fleet) Run(ctx context.Context) {
 				f.conf.Log.Warn("other replicas cannot see the keys that are refused here", "error", err, "suppressed", skipped)
 			}
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			if f.conf.Registry == nil {
-				return
-			}
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fresh)
-			defer cancel()
-			_ = f.conf.Registry.Drop(ctx, table, f.written) // else they expire
-			return
-		}
+	})
+	if f.conf.Registry == nil {
+		return
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fresh)
+	defer cancel()
+	_ = f.conf.Registry.Drop(ctx, table, f.written) // else they expire
 }
 
 func (f *Fleet) write(ctx context.Context) error {
