@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/layers/observe"
 	"github.com/headgate-rls/headgate/backends/memory"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -205,15 +206,8 @@ func (s *Stack) Run(ctx context.Context) {
 			}
 		})
 	}
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			s.sweep()
-		}
+	for background.Sleep(ctx, sweepEvery) == nil {
+		s.sweep()
 	}
 }
 
