@@ -49,17 +49,16 @@ type Problems struct {
 	failed bool
 }
 
-// Add adds p. Beyond 10,000 problems the last one says that there are more.
-func (ps *Problems) Add(p Problem) {
-	if !p.Warning {
-		ps.failed = true
-	}
-	if len(ps.list) < maxProblems {
-		ps.list = append(ps.list, p)
-		return
-	}
-	ps.list[maxProblems-1] = Problem{
-		File: p.File, Message: fmt.Sprintf("more than %d problems; the rest is not shown", maxProblems), Warning: !ps.failed,
+// Add adds problems. Beyond 10,000 of them the last one says that there are more.
+func (ps *Problems) Add(more ...Problem) {
+	for _, p := range more {
+		ps.failed = ps.failed || !p.Warning
+		if len(ps.list) < maxProblems {
+			ps.list = append(ps.list, p)
+			continue
+		}
+		ps.list[maxProblems-1] = Problem{File: p.File, Warning: !ps.failed,
+			Message: fmt.Sprintf("more than %d problems; the rest is not shown", maxProblems)}
 	}
 }
 

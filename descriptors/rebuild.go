@@ -71,9 +71,7 @@ func (b *builder) reuse(w *way, to *siblings) bool {
 	b.set.kept = append(b.set.kept, span{made.first, made.last})
 	if made.remarks != nil {
 		b.refs = append(b.refs, made.refs...)
-		for _, p := range made.warnings {
-			b.Add(p)
-		}
+		b.Add(made.warnings...)
 	}
 	to.add(w.spec, made.node)
 	b.keep(w, made.node, from)

@@ -59,9 +59,7 @@ func read(sources []Source, opt Options) *loader {
 func (l *loader) build() *descriptors.Set {
 	set := descriptors.Build(&l.spec, &l.Problems)
 	if set != nil {
-		for _, p := range l.exempt {
-			l.Add(p)
-		}
+		l.Add(l.exempt...)
 	}
 	return set
 }

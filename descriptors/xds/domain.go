@@ -93,9 +93,7 @@ func decode(name string, print fingerprint, raw [][]byte, t *translator, old *ve
 		if made == nil {
 			made = t.branch(group, at)
 		}
-		for _, p := range made.warn {
-			t.problems.Add(p)
-		}
+		t.problems.Add(made.warn...)
 		v.branches[print] = made
 		v.spec.Rules = append(v.spec.Rules, made.rule)
 	}

@@ -193,9 +193,7 @@ func (s *state) build(domains map[string]*version) (*descriptors.Set, []descript
 	var problems descriptors.Problems
 	set := descriptors.Rebuild(s.set, spec, &problems)
 	if set != nil && s.check != nil {
-		for _, p := range s.check(set) {
-			problems.Add(p)
-		}
+		problems.Add(s.check(set)...)
 		if problems.Failed() {
 			set = nil
 		}
