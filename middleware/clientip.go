@@ -134,12 +134,7 @@ func (f *ipFinder) beyondNetworks(r *http.Request, peer address, known bool) (ad
 }
 
 func (f *ipFinder) trusts(addr address) bool {
-	for _, n := range f.networks {
-		if n.Contains(addr.Addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.networks, func(n netip.Prefix) bool { return n.Contains(addr.Addr) })
 }
 
 // each calls f with the addresses of the header from the right, while it returns true. ok

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/headgate-rls/headgate/descriptors"
@@ -55,12 +56,7 @@ func (s *Service) Explain(ctx context.Context, domain string, entries []descript
 // refusesOne reports whether a limit refuses a request of one unit. Quota mode has all limits be shadows, and refuses
 // all the same if no other descriptor of the request has quota left.
 func refusesOne(limits []Usage, quota bool) bool {
-	for i := range limits {
-		if limits[i].Limited && (quota || !limits[i].Shadow) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(limits, func(u Usage) bool { return u.Limited && (quota || !u.Shadow) })
 }
 
 // lookedUp returns the keys of policies, in the order in which they are looked for, and the one that decides.

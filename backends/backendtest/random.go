@@ -210,12 +210,7 @@ func (g *generator) leftBehind(req *limit.Request) {
 }
 
 func severalGroups(req *limit.Request) bool {
-	for i := range req.Ops {
-		if req.Ops[i].Key.Group != req.Ops[0].Key.Group {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(req.Ops, func(op limit.Op) bool { return op.Key.Group != req.Ops[0].Key.Group })
 }
 
 // move sets the instant of the next request, preferably onto an edge.
