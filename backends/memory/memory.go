@@ -24,7 +24,7 @@ type Backend struct {
 	records atomic.Int64
 	warned  atomic.Int64
 
-	registry registry
+	registry backends.Registry
 }
 
 var (
@@ -48,7 +48,7 @@ func New(cfg Config) *Backend {
 	}
 	n := backends.ShardCount(cfg.MaxKeys)
 	b := &Backend{cfg: cfg, caps: Caps().Indexed(), seed: maphash.MakeSeed(), shards: make([]shard, n)}
-	b.registry.now = cfg.Now
+	b.registry = NewRegistry(cfg.Now)
 	for i := range b.shards {
 		b.shards[i].leases = &b.leases
 		b.shards[i].records, b.shards[i].maxRecords = &b.records, int64(cfg.MaxRecords)
@@ -314,4 +314,4 @@ func (b *Backend) Sweep(now limit.Instant) {
 }
 
 // Registry implements [backends.Registrar].
-func (b *Backend) Registry() backends.Registry { return &b.registry }
+func (b *Backend) Registry() backends.Registry { return b.registry }

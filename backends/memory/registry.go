@@ -24,7 +24,9 @@ type row struct {
 
 // NewRegistry returns an empty registry, for a store that has none: replicas
 // know nothing of each other.
-func NewRegistry(now func() time.Time) backends.Registry { return &registry{now: now} }
+func NewRegistry(now func() time.Time) backends.Registry {
+	return &registry{now: now, claims: map[string]row{}, tables: map[string]map[string]row{}}
+}
 
 func expire(rows map[string]row, now time.Time) {
 	for key, r := range rows {
@@ -45,9 +47,6 @@ func (t *registry) Claim(_ context.Context, name, value string, ttl time.Duratio
 	if c, ok := t.claims[name]; ok && c.ends.After(now) && c.value != value {
 		return c.value, nil
 	}
-	if t.claims == nil {
-		t.claims = map[string]row{}
-	}
 	expire(t.claims, now)
 	t.claims[name] = row{value, now.Add(ttl)}
 	return value, nil
@@ -62,9 +61,6 @@ func (t *registry) Put(_ context.Context, table string, rows []backends.Row, ttl
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.tables == nil {
-		t.tables = map[string]map[string]row{}
-	}
 	now, here := t.now(), t.tables[table]
 	if here == nil {
 		here = map[string]row{}

@@ -52,7 +52,7 @@ func (l hitLabels) size() int { return len(l.domain) + len(l.key1) + len(l.key2)
 // A hitSeries is what is counted under some labels.
 type hitSeries struct {
 	hits
-	rules map[rule]bool // that count here; nil: requests, or domains without room, do
+	rules map[rule]bool // that count here; empty: requests, or domains without room, do
 }
 
 // hitStats are the statistics of hits: the table of what a series has.
@@ -196,7 +196,7 @@ func (m *Metrics) of(domain, path, label string) *hits {
 	defer m.mu.Unlock()
 	for _, l := range []hitLabels{labels, {domain: labels.domain}} {
 		if s = m.series[l]; s == nil && m.room(l) {
-			s = new(hitSeries)
+			s = &hitSeries{rules: map[rule]bool{}}
 			m.series[l] = s
 			m.bytes += l.size()
 		}
@@ -204,9 +204,6 @@ func (m *Metrics) of(domain, path, label string) *hits {
 			continue
 		}
 		if path != "" {
-			if s.rules == nil {
-				s.rules = map[rule]bool{}
-			}
 			s.rules[rule{domain, path}] = true
 		}
 		return &s.hits

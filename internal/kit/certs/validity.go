@@ -49,10 +49,10 @@ func (v Validity) EndsSoon(now time.Time) bool {
 
 // inUse are the certificates that this process has read, by what they are for and their files. They are the process's:
 // stores read their files themselves, deep below who wants to know.
-var inUse struct {
+var inUse = struct {
 	sync.Mutex
 	files map[Validity]Validity // by Use and File
-}
+}{files: map[Validity]Validity{}}
 
 // maxFiles bounds inUse.
 const maxFiles = 1000
@@ -73,9 +73,6 @@ func (v Validity) Note() {
 	key := Validity{Use: v.Use, File: v.File}
 	if _, known := inUse.files[key]; !known && len(inUse.files) >= maxFiles {
 		return
-	}
-	if inUse.files == nil {
-		inUse.files = map[Validity]Validity{}
 	}
 	inUse.files[key] = v
 }
