@@ -1,6 +1,7 @@
 package headgate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,9 +56,7 @@ func Open(ctx context.Context, opt Options) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	if opt.Backend == "" {
-		opt.Backend = "memory://"
-	}
+	opt.Backend = cmp.Or(opt.Backend, "memory://")
 	caps, err := stack.Caps(opt.Backend)
 	if err != nil {
 		return nil, fmt.Errorf("headgate: Options.Backend: %w", err)

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/maphash"
@@ -34,18 +35,12 @@ var (
 
 // New returns an empty backend.
 func New(cfg Config) *Backend {
-	if cfg.MaxKeys <= 0 {
-		cfg.MaxKeys = defaultMaxKeys
-	}
-	if cfg.MaxLeases <= 0 {
-		cfg.MaxLeases = defaultMaxLeases
-	}
+	cfg.MaxKeys = cmp.Or(max(cfg.MaxKeys, 0), defaultMaxKeys)
+	cfg.MaxLeases = cmp.Or(max(cfg.MaxLeases, 0), defaultMaxLeases)
 	if cfg.Now == nil {
 		cfg.Now = func() time.Time { return time.Time{} }
 	}
-	if cfg.MaxRecords <= 0 {
-		cfg.MaxRecords = defaultMaxRecords
-	}
+	cfg.MaxRecords = cmp.Or(max(cfg.MaxRecords, 0), defaultMaxRecords)
 	n := backends.ShardCount(cfg.MaxKeys)
 	b := &Backend{cfg: cfg, caps: Caps().Indexed(), seed: maphash.MakeSeed(), shards: make([]shard, n)}
 	b.registry = NewRegistry(cfg.Now)

@@ -85,13 +85,9 @@ func init() {
 // New returns a Watcher for paths as [files.ReadPaths] takes them.
 func New(paths []string, opt Options) *Watcher {
 	opt.Log = cmp.Or(opt.Log, slog.Default())
-	if opt.Debounce <= 0 {
-		opt.Debounce = 100 * time.Millisecond
-	}
+	opt.Debounce = cmp.Or(max(opt.Debounce, 0), 100*time.Millisecond)
 	opt.Settle = cmp.Or(opt.Settle, 2*time.Second)
-	if opt.Poll <= 0 {
-		opt.Poll = 10 * time.Second
-	}
+	opt.Poll = cmp.Or(max(opt.Poll, 0), 10*time.Second)
 	return &Watcher{
 		paths: slices.Clone(paths), opt: opt, newEvents: fsnotify.NewWatcher,
 		merger: merger{opt: opt.Options, check: opt.Check},

@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -55,12 +56,8 @@ type Options struct {
 const DefaultMaxMessage = 64 << 20
 
 func (o *Options) fill() {
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
-	if o.MaxMessage <= 0 {
-		o.MaxMessage = DefaultMaxMessage
-	}
+	o.Log = cmp.Or(o.Log, slog.Default())
+	o.MaxMessage = cmp.Or(max(o.MaxMessage, 0), DefaultMaxMessage)
 	if o.backoff == (backoffRange{}) {
 		o.backoff = backoffRange{first: 500 * time.Millisecond, most: 30 * time.Second}
 	}

@@ -1,6 +1,7 @@
 package leases
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"log/slog"
@@ -75,9 +76,7 @@ type Tracker struct {
 // [Tracker.Run], except that it retries lease releases until [Tracker.Close].
 func New(conf Config) *Tracker {
 	t := &Tracker{wall: time.Now, me: rand.Text(), logged: background.LogLimits{PerSecond: 1}}
-	if conf.OwnerGrace <= 0 {
-		conf.OwnerGrace = DefaultOwnerGrace
-	}
+	conf.OwnerGrace = cmp.Or(max(conf.OwnerGrace, 0), DefaultOwnerGrace)
 	if conf.Signer == nil {
 		t.secret = rand.Text()
 		conf.Signer = NewSigner([]byte(t.secret))

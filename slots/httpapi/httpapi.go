@@ -56,9 +56,7 @@ func New(c Config) (*Handlers, error) {
 		return nil, errors.New("httpapi: there is no Scheduler")
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	if c.Timeout <= 0 {
-		c.Timeout = 5 * time.Second
-	}
+	c.Timeout = cmp.Or(max(c.Timeout, 0), 5*time.Second)
 	if c.Now == nil {
 		c.Now = time.Now
 	}

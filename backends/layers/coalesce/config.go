@@ -1,6 +1,7 @@
 package coalesce
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/kit/background"
@@ -34,18 +35,10 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	if c.InFlight <= 0 {
-		c.InFlight = 2
-	}
-	if c.MaxSlice <= 0 {
-		c.MaxSlice = 256
-	}
-	if c.Queue <= 0 {
-		c.Queue = 4096
-	}
-	if c.Timeout <= 0 {
-		c.Timeout = 500 * time.Millisecond
-	}
+	c.InFlight = cmp.Or(max(c.InFlight, 0), 2)
+	c.MaxSlice = cmp.Or(max(c.MaxSlice, 0), 256)
+	c.Queue = cmp.Or(max(c.Queue, 0), 4096)
+	c.Timeout = cmp.Or(max(c.Timeout, 0), 500*time.Millisecond)
 	if c.Answers == nil {
 		c.Answers = func() bool { return true }
 	}

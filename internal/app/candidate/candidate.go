@@ -1,6 +1,7 @@
 package candidate
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -79,9 +80,7 @@ type held struct {
 // New returns a candidate without rules.
 func New(c Config) (*Candidate, error) {
 	c.Service.Dry = true
-	if c.Service.Timeout <= 0 {
-		c.Service.Timeout = ratelimit.DefaultTimeout
-	}
+	c.Service.Timeout = cmp.Or(max(c.Service.Timeout, 0), ratelimit.DefaultTimeout)
 	s, err := ratelimit.New(c.Service, nil)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"cmp"
 	"net/url"
 	"strconv"
 	"strings"
@@ -172,9 +173,7 @@ func parseServer(text string, secure *bool) (s server, ok bool) {
 	s = server{host: u.Host, user: u.User.Username(), db: strings.TrimPrefix(u.Path, "/")}
 	s.password, _ = u.User.Password()
 	for name, field := range map[string]*string{"username": &s.user, "password": &s.password, "db": &s.db} {
-		if *field == "" {
-			*field = q.Get(name)
-		}
+		*field = cmp.Or(*field, q.Get(name))
 	}
 	return s, true
 }

@@ -1,6 +1,7 @@
 package envoyconf
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -79,10 +80,7 @@ const (
 
 // rules looks at every rule of the domain.
 func (w *wants) rules(set *descriptors.Set, opt *Options) {
-	grace := opt.OwnerGrace
-	if grace <= 0 {
-		grace = leases.DefaultOwnerGrace
-	}
+	grace := cmp.Or(max(opt.OwnerGrace, 0), leases.DefaultOwnerGrace)
 	// One of three may be lost or late.
 	w.Flush = min(mostFlush, grace/3)
 	for _, r := range set.Rules() {

@@ -75,9 +75,7 @@ type counterKey struct {
 func Run(ctx context.Context, opt Options) (*Report, error) {
 	r := &run{Options: &opt, ctx: ctx, sizes: map[string]int64{}, rules: map[string]*RuleRow{},
 		keys: map[counterKey]*KeyRow{}, report: &Report{Compared: opt.Old != nil}}
-	if opt.MaxKeys <= 0 {
-		opt.MaxKeys = 1_000_000
-	}
+	opt.MaxKeys = cmp.Or(max(opt.MaxKeys, 0), 1_000_000)
 	if err := r.spool(); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -66,27 +67,13 @@ func (c *Config) setDefaults() {
 	if len(c.Keys) == 0 {
 		c.Keys = []string{ratelimit.DefaultLeaseKey}
 	}
-	if c.MaxStreams <= 0 {
-		c.MaxStreams = DefaultMaxStreams
-	}
-	if c.MaxStreamsPerPeer <= 0 {
-		c.MaxStreamsPerPeer = max(1, c.MaxStreams/4)
-	}
-	if c.FirstEntry <= 0 {
-		c.FirstEntry = 10 * time.Second
-	}
-	if c.EndDelay <= 0 {
-		c.EndDelay = time.Second
-	}
-	if c.MaxEntries <= 0 {
-		c.MaxEntries = 10_000
-	}
-	if c.Timeout <= 0 {
-		c.Timeout = ratelimit.DefaultTimeout
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.MaxStreams = cmp.Or(max(c.MaxStreams, 0), DefaultMaxStreams)
+	c.MaxStreamsPerPeer = cmp.Or(max(c.MaxStreamsPerPeer, 0), max(1, c.MaxStreams/4))
+	c.FirstEntry = cmp.Or(max(c.FirstEntry, 0), 10*time.Second)
+	c.EndDelay = cmp.Or(max(c.EndDelay, 0), time.Second)
+	c.MaxEntries = cmp.Or(max(c.MaxEntries, 0), 10_000)
+	c.Timeout = cmp.Or(max(c.Timeout, 0), ratelimit.DefaultTimeout)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Count == nil {
 		c.Count = func(leases.LogEvent, int) {}
 	}

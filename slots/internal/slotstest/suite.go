@@ -1,6 +1,7 @@
 package slotstest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -190,9 +191,7 @@ func (f *fixture) on(store slots.Store) slots.Engine {
 func (f *fixture) scheduler(t testing.TB, store slots.Store, s slots.Settings) *slots.Scheduler {
 	t.Helper()
 	s.Procedure = f.engine == EngineProcedure
-	if s.Timeout == 0 {
-		s.Timeout = time.Minute
-	}
+	s.Timeout = cmp.Or(s.Timeout, time.Minute)
 	scheduler, err := slots.NewScheduler(store, s)
 	must(t, err, "new scheduler")
 	return scheduler
