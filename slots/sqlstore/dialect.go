@@ -47,10 +47,6 @@ type dialect struct {
 	// assign calls the procedure for the one event of a search, or is nil if there
 	// is none.
 	assign func(ctx context.Context, db *sql.DB, s *slots.Search) (slots.Found, error)
-
-	// purgeWindows does what statements.purgeWindows does where one statement cannot,
-	// or is nil.
-	purgeWindows func(ctx context.Context, db *sqldb.DB, ended, made any, limit int) (int64, error)
 }
 
 type query = sqldb.Query
@@ -154,7 +150,7 @@ type statements struct {
 
 	purgeFrontiers statement // (ended, made, limit): REQ_TS + size <= ended, CREAT_TS < made
 	// (ended, made, limit): WNDW_STRT_TS + size <= ended, CREAT_TS < made; waits for no other window's
-	// lock. Not used if there is dialect.purgeWindows
+	// lock
 	purgeWindows statement
 	purgeSlots   statement // (before, limit): CREAT_TS < before, COMPUTED_SCHED_TS < before
 

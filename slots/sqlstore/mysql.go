@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,9 +23,7 @@ func mysqlDialect() *dialect {
 		refused:    mysqlRefused,
 		statements: mysqlStatements(),
 		gateActive: true,
-
-		purgeWindows: mysqlPurgeWindows,
-		shut:         mysqlShut,
+		shut:       mysqlShut,
 	}
 }
 
@@ -141,6 +138,8 @@ func mysqlWords() *words {
 				" CREAT_TS = IF(RL_WNDW_CT.EPOCH_CT <> VALUES(EPOCH_CT), VALUES(CREAT_TS), RL_WNDW_CT.CREAT_TS), " +
 				"EPOCH_CT = VALUES(EPOCH_CT)",
 			"active": "",
+			// In this order: the join reads no row but those of the keys.
+			"purge": "DELETE T FROM (SELECT $2 FROM $1 WHERE $3 FOR UPDATE SKIP LOCKED) D STRAIGHT_JOIN $1 T USING ($2)",
 		},
 	}
 }
@@ -150,68 +149,5 @@ func mysqlStatements() statements {
 	s := w.statements()
 	s.gate = text("SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = ? LOCK IN SHARE MODE")
 	s.gateAll = text("SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = ? FOR UPDATE")
-	s.purgeFrontiers = text("DELETE F FROM RL_WNDW_FRONTIER_TRK F JOIN (SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, " +
-		"WNDW_END_TS" +
-		" FROM RL_WNDW_FRONTIER_TRK WHERE TIMESTAMPADD(MICROSECOND, WNDW_SIZE_MS * 1000, REQ_TS) <= ? AND CREAT_TS < " +
-		"? LIMIT ?) D" +
-		" ON F.WNDW_SCOPE_NM = D.WNDW_SCOPE_NM AND F.WNDW_SIZE_MS = D.WNDW_SIZE_MS AND F.REQ_TS = D.REQ_TS AND " +
-		"F.WNDW_END_TS = D.WNDW_END_TS")
-	s.purgeWindows = statement{} // see mysqlPurgeWindows
-	s.purgeSlots = w.text(
-		"DELETE FROM RL_EVENT_SLOT_DTL WHERE CREAT_TS < @1 AND COMPUTED_SCHED_TS < @1 ORDER BY CREAT_TS LIMIT #2")
 	return s
-}
-
-// mysqlPurgeWindows looks for the windows first, which locks nothing, and deletes
-// each by its key: a DELETE that looks for rows itself, even by a list of keys,
-// may lock all that it reads, and would wait for windows that are being claimed.
-func mysqlPurgeWindows(ctx context.Context, db *sqldb.DB, ended, made any, limit int) (purged int64, err error) {
-	const op = "purge windows"
-	const old = "SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS FROM RL_WNDW_CT" +
-		" WHERE TIMESTAMPADD(MICROSECOND, WNDW_SIZE_MS * 1000, WNDW_STRT_TS) <= ? AND CREAT_TS < ? LIMIT ?"
-	const drop = "DELETE FROM RL_WNDW_CT WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ? AND WNDW_STRT_TS = ?"
-	var keys [][]any
-	err = db.Rows(ctx, db.Read, op, query{Text: old, Args: []any{ended, made, limit}}, func(rows *sql.Rows) error {
-		var scope, start string
-		var size int64
-		err := rows.Scan(&scope, &size, &start)
-		keys = append(keys, []any{scope, size, start})
-		return err
-	})
-	if err != nil {
-		return 0, err
-	}
-	dropAll := func(some [][]any) (n int64, err error) {
-		err = db.Transact(ctx, op, func(tx *sql.Tx) error {
-			for _, key := range some {
-				dropped, err := db.Change(ctx, tx, op, query{Text: drop, Args: key})
-				if err != nil {
-					return err
-				}
-				n += dropped
-			}
-			return nil
-		})
-		if err != nil {
-			return 0, err
-		}
-		return n, nil
-	}
-	for some := range slices.Chunk(keys, 100) { // a commit for each would cost more
-		n, err := dropAll(some)
-		if sqldb.KindOf(err) == sqldb.Held { // another session holds one of them; the others can go
-			for i := range some {
-				one, failed := dropAll(some[i : i+1])
-				if n, err = n+one, failed; sqldb.KindOf(failed) == sqldb.Held {
-					err = nil // the next purge tries again
-				} else if failed != nil {
-					break
-				}
-			}
-		}
-		if purged += n; err != nil {
-			return purged, err
-		}
-	}
-	return purged, nil
 }

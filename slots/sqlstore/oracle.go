@@ -72,6 +72,7 @@ func oracleStatements() statements {
 		"GROUP BY W.NB ORDER BY W.NB")
 	s.purgeFrontiers = w.text("DELETE FROM RL_WNDW_FRONTIER_TRK" +
 		" WHERE {plus REQ_TS|WNDW_SIZE_MS} <= @1 AND CREAT_TS < @2 AND ROWNUM <= #3")
+	s.purgeRuns = w.text("DELETE FROM RL_WNDW_FULL_RUN WHERE RUN_END_TS < @1")
 	s.purgeWindows = w.text("DELETE FROM RL_WNDW_CT WHERE WNDW_STRT_TS <= @1" +
 		" AND {plus WNDW_STRT_TS|WNDW_SIZE_MS} <= @1 AND CREAT_TS < @2 AND ROWNUM <= #3")
 	s.purgeSlots = w.text(

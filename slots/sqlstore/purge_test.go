@@ -89,7 +89,7 @@ func TestOraclePackagePassesOverNoWindowThatIsPurged(t *testing.T) {
 	}
 }
 
-// While somebody holds a slot that is to be purged, configs can be changed, and on PostgreSQL the others are purged.
+// While somebody holds a slot that is to be purged, configs can be changed, and the others are purged.
 func TestAPurgeDoesNotWaitForASlotThatIsHeld(t *testing.T) {
 	eachServer(t, func(t *testing.T, url string) {
 		db := migrated(t, url)
@@ -120,11 +120,44 @@ func TestAPurgeDoesNotWaitForASlotThatIsHeld(t *testing.T) {
 		if _, err := s.PutConfig(soon(t), config); err != nil {
 			t.Errorf("a change of a config beside a purge: %v", err)
 		}
-		switch p := <-done; {
-		case db.dialect.Name == "postgres" && (p.n != 1 || p.err != nil):
+		if p := <-done; p.n != 1 || p.err != nil {
 			t.Errorf("%d slots were purged beside one that is held: %v", p.n, p.err)
-		case db.dialect.Name != "postgres" && slots.KindOf(p.err) != slots.Held:
-			t.Errorf("a purge that meets a slot that is held: %v", p.err)
+		}
+	})
+}
+
+// While somebody holds a frontier or a run of full windows that is to be purged, the others are purged, and so are the
+// windows.
+func TestAPurgePassesOverFrontiersAndRunsThatAreHeld(t *testing.T) {
+	eachServer(t, func(t *testing.T, url string) {
+		db := migrated(t, url)
+		series := slots.Series{Scope: "purged", SizeMs: 1000}
+		generation, err := db.Generation(soon(t))
+		check(t, err)
+		for from := int64(0); from < 10_000; from += 5000 {
+			_, err := db.Provision(soon(t), series, from, from+5000, &slots.Frontier{ChunkMs: from, EndMs: from + 5000})
+			check(t, err)
+			check(t, db.NoteFull(soon(t), series, 5, slots.Span{FromMs: from, ToMs: from + 1000}, generation))
+		}
+		holder, err := mustOpen(t, url).sql.Write.BeginTx(soon(t), nil)
+		check(t, err)
+		defer func() { _ = holder.Rollback() }()
+		zone := ""
+		if db.dialect.Name == "postgres" {
+			zone = "Z"
+		}
+		for _, row := range []string{"RL_WNDW_FRONTIER_TRK WHERE REQ_TS", "RL_WNDW_FULL_RUN WHERE RUN_STRT_TS"} {
+			_, err = holder.ExecContext(soon(t), "SELECT * FROM "+row+" = '1970-01-01 00:00:05"+zone+"' FOR UPDATE")
+			check(t, err)
+		}
+		n, err := db.PurgeWindows(soon(t), 20_000, time.Now().Add(time.Hour).UnixMicro(), 1000)
+		if n != 11 || err != nil {
+			t.Errorf("%d rows of 10 windows and 2 frontiers were purged beside a frontier that is held: %v", n, err)
+		}
+		var runs int
+		check(t, db.sql.Read.QueryRowContext(soon(t), "SELECT COUNT(*) FROM RL_WNDW_FULL_RUN").Scan(&runs))
+		if runs != 1 {
+			t.Errorf("%d of 2 runs of full windows are left beside one that is held", runs)
 		}
 	})
 }

@@ -20,6 +20,7 @@ import (
 //	{nth X|Y|Z} the number of the window of Z milliseconds that the instant X is in, counted from the instant Y
 //	{insert T} inserts into a table with a primary key; {skip T} at the end: unless the key is there
 //	{fill T} and {filled} at the end: the same, but existing rows do not count as changed
+//	{purge T|K|C} deletes the rows of the table T, whose key is K, that C selects, but for those that are locked
 //	{renew} at the end of an insert into RL_WNDW_CT: a row of an earlier epoch is written anew
 //	{epoch} the epoch of the series :1, #2
 //	{key :1} a text that may be empty
@@ -34,7 +35,8 @@ type words struct {
 
 // commonTexts are the texts of words that are missing in words.texts.
 var commonTexts = map[string]string{
-	"dual": "", "lock": "", "pass": "", "wait": "", "skip": "", "filled": "", "renew": "",
+	"purge": "DELETE FROM $1 WHERE ($2) IN (SELECT $2 FROM $1 WHERE $3{pass})",
+	"dual":  "", "lock": "", "pass": "", "wait": "", "skip": "", "filled": "", "renew": "",
 	"first": "{most 1}", "most": "LIMIT $1", "key": "$1",
 	"epoch":  "COALESCE((SELECT EPOCH_CT FROM RL_WNDW_EPOCH WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2), 0)",
 	"active": ", (SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = $1)",
@@ -152,7 +154,8 @@ SELECT :1, #2, {plus @3|W.N * #2}, COALESCE(C.CT, 0), {now}, {epoch}
 			" SELECT :1, #2, #3, @4, @5{dual}"),
 		dropRuns:    t("DELETE FROM RL_WNDW_FULL_RUN WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2"),
 		dropOldRuns: t("DELETE FROM RL_WNDW_FULL_RUN WHERE RUN_STRT_TS < @1"),
-		purgeRuns:   t("DELETE FROM RL_WNDW_FULL_RUN WHERE RUN_END_TS < @1"),
+		purgeRuns: t("{purge RL_WNDW_FULL_RUN|WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_MAX_EVENT_CT, RUN_STRT_TS|" +
+			"RUN_END_TS < @1}"),
 
 		activeConfig:  t(config + "WNDW_CONFIG_NM = :1 AND ACT_IN = 1"),
 		activeConfigs: t(config + "ACT_IN = 1 ORDER BY WNDW_CONFIG_NM {most #1}"),
@@ -176,14 +179,12 @@ SELECT :1, #2, {plus @3|W.N * #2}, COALESCE(C.CT, 0), {now}, {epoch}
 		addLeader: t("{fill RL_SLOT_CTL} (CTL_NM, GEN_CT) SELECT :1, 0{dual} WHERE NOT EXISTS" +
 			" (SELECT 1 FROM RL_SLOT_CTL WHERE CTL_NM = :1){filled}"),
 
-		purgeFrontiers: t("DELETE FROM RL_WNDW_FRONTIER_TRK WHERE (WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS) IN" +
-			" (SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS FROM RL_WNDW_FRONTIER_TRK" +
-			" WHERE {plus REQ_TS|WNDW_SIZE_MS} <= @1 AND CREAT_TS < @2 {most #3})"),
-		purgeWindows: t("DELETE FROM RL_WNDW_CT WHERE (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS) IN" +
-			" (SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS FROM RL_WNDW_CT" +
-			" WHERE {plus WNDW_STRT_TS|WNDW_SIZE_MS} <= @1 AND CREAT_TS < @2 {most #3}{pass})"),
-		purgeSlots: t("DELETE FROM RL_EVENT_SLOT_DTL WHERE WNDW_SLOT_ID IN (SELECT WNDW_SLOT_ID FROM RL_EVENT_SLOT_DTL" +
-			" WHERE CREAT_TS < @1 AND COMPUTED_SCHED_TS < @1 ORDER BY CREAT_TS {most #2}{pass})"),
+		purgeFrontiers: t("{purge RL_WNDW_FRONTIER_TRK|WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS|" +
+			"{plus REQ_TS|WNDW_SIZE_MS} <= @1 AND CREAT_TS < @2 {most #3}}"),
+		purgeWindows: t("{purge RL_WNDW_CT|WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS|" +
+			"{plus WNDW_STRT_TS|WNDW_SIZE_MS} <= @1 AND CREAT_TS < @2 {most #3}}"),
+		purgeSlots: t("{purge RL_EVENT_SLOT_DTL|WNDW_SLOT_ID|" +
+			"CREAT_TS < @1 AND COMPUTED_SCHED_TS < @1 ORDER BY CREAT_TS {most #2}}"),
 		dropFrontiers: t("DELETE FROM RL_WNDW_FRONTIER_TRK WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2"),
 
 		drift: t("SELECT {C.WNDW_STRT_TS}, C.SLOT_CT, (SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL S WHERE S.WNDW_SCOPE_NM = " +

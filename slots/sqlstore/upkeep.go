@@ -40,7 +40,8 @@ func (db *DB) Lead(ctx context.Context, work, holder string, ttl time.Duration) 
 // PurgeWindows implements slots.Store. First go the frontiers of the chunks whose
 // first window ended, all of them, also those that reach further: a frontier
 // would hide that windows before it are missing. What is noted of full windows goes with
-// them: to ask for these again costs reading.
+// them: to ask for these again costs reading. Rows that other sessions hold stay for the next
+// purge; Oracle waits for them.
 func (db *DB) PurgeWindows(ctx context.Context, endedMs, madeUs int64, limit int) (int64, error) {
 	s := &db.dialect.statements
 	ended, made := db.at(endedMs), db.dialect.Instant(madeUs)
@@ -51,12 +52,7 @@ func (db *DB) PurgeWindows(ctx context.Context, endedMs, madeUs int64, limit int
 	if _, err := db.sql.Change(ctx, db.sql.Write, "purge runs of full windows", s.purgeRuns.with(ended)); err != nil {
 		return frontiers, err
 	}
-	var windows int64
-	if db.dialect.purgeWindows != nil {
-		windows, err = db.dialect.purgeWindows(ctx, db.sql, ended, made, limit)
-	} else {
-		windows, err = db.sql.Change(ctx, db.sql.Write, "purge windows", s.purgeWindows.with(ended, made, limit))
-	}
+	windows, err := db.sql.Change(ctx, db.sql.Write, "purge windows", s.purgeWindows.with(ended, made, limit))
 	return frontiers + windows, err
 }
 
