@@ -3,6 +3,7 @@ package slots
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -103,8 +104,7 @@ type Store interface {
 
 	// ActiveConfig returns the active version of a name, or ErrConfigNotFound.
 	ActiveConfig(ctx context.Context, name string) (Config, error)
-	// ActiveConfigs returns all active versions by name, at most limit. With an error it returns those that it could
-	// read.
+	// ActiveConfigs returns all active versions by name, at most limit. With an *UnreadableError it returns the others.
 	ActiveConfigs(ctx context.Context, limit int) ([]Config, error)
 	// PutConfig makes c the active version of its name and deactivates the one that
 	// was, in one transaction that also adds to the generation. It sets SinceUs and
@@ -236,6 +236,23 @@ type StoreError struct {
 
 func (e *StoreError) Error() string { return e.Op + ": " + e.Err.Error() }
 func (e *StoreError) Unwrap() error { return e.Err }
+
+// An UnreadableError says which configs cannot be read, as after a change by hand: one or more.
+type UnreadableError struct{ Configs []UnreadableConfig }
+
+// An UnreadableConfig is the row of a config, and what is wrong with it.
+type UnreadableConfig struct {
+	ID, Name string
+	Err      error
+}
+
+func (e *UnreadableError) Error() string {
+	text := fmt.Sprintf("config %q: %v", e.Configs[0].Name, e.Configs[0].Err)
+	if more := len(e.Configs) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more configs cannot be read)", more)
+	}
+	return text
+}
 
 // KindOf returns the kind of a Store's error; Failed for other errors.
 func KindOf(err error) Kind {

@@ -52,14 +52,14 @@ func configListCommand() *cobra.Command {
 	format := defineFormat(cmd)
 	return configCommand(cmd, noArgs, func(ctx context.Context, api *client.API, _ []string) error {
 		configs, err := api.Configs(ctx)
-		if err != nil {
+		if configs == nil {
 			return err
 		}
 		out := format.writer(cmd.OutOrStdout(), configs)
 		for _, c := range configs {
 			fmt.Fprintln(out, c.Line())
 		}
-		return nil
+		return err
 	})
 }
 

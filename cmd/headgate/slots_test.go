@@ -60,6 +60,15 @@ func TestDatabaseCommands(t *testing.T) {
 		!strings.Contains(out, "--from") {
 		t.Errorf("%d %s", code, out)
 	}
+	if code, out := headgate(t, "slots", "config", "set", "other", "--max", "5", "--window", "PT1M", "--slots",
+		url); code != 0 {
+		t.Errorf("%d %s", code, out)
+	}
+	pg.Exec("UPDATE RL_EVENT_WNDW_CONFIG SET CONFIG_OPT_TX = 'by hand' WHERE WNDW_CONFIG_NM = 'default'")
+	if code, out := headgate(t, "slots", "config", "list", "--slots", url); code != exitError ||
+		!strings.Contains(out, "other max=5") || !strings.Contains(out, `config "default" cannot be read: `) {
+		t.Errorf("beside a config that cannot be read: %d %s", code, out)
+	}
 	if code, out := headgate(t, "migrate"); code != exitProblems || !strings.Contains(out, "HEADGATE_SLOTS") {
 		t.Errorf("%d %s", code, out)
 	}

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -71,17 +72,30 @@ func (h *Handlers) getConfig(w http.ResponseWriter, r *http.Request, p web.Param
 }
 
 type configsAnswer struct {
-	Configs []configAnswer `json:"configs"`
+	Configs    []configAnswer     `json:"configs"`
+	Unreadable []unreadableAnswer `json:"unreadable,omitempty"`
+}
+
+type unreadableAnswer struct {
+	ConfigID   string `json:"configId"`
+	ConfigName string `json:"configName"`
+	Error      string `json:"error"`
 }
 
 func (h *Handlers) getConfigs(w http.ResponseWriter, r *http.Request, _ web.Params) error {
 	list, err := h.Scheduler.Configs(r.Context())
-	if err != nil {
+	bad, some := errors.AsType[*slots.UnreadableError](err)
+	if err != nil && !some {
 		return err
 	}
 	answer := configsAnswer{Configs: make([]configAnswer, len(list))}
 	for i, c := range list {
 		answer.Configs[i] = configOf(c)
+	}
+	if some {
+		for _, c := range bad.Configs {
+			answer.Unreadable = append(answer.Unreadable, unreadableAnswer{c.ID, c.Name, c.Err.Error()})
+		}
 	}
 	web.JSON(w, http.StatusOK, answer)
 	return nil

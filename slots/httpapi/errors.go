@@ -91,6 +91,9 @@ func explain(err error) explanation {
 	if errors.As(err, new(*slots.RetryError)) || slots.KindOf(err) != slots.Failed {
 		return explanation{status: http.StatusServiceUnavailable, message: unavailableMessage, retry: retryAfter(err)}
 	}
+	if bad, ok := errors.AsType[*slots.UnreadableError](err); ok {
+		return explanation{status: http.StatusInternalServerError, message: bad.Error()}
+	}
 	return explanation{status: http.StatusInternalServerError, message: failedMessage}
 }
 

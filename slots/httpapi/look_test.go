@@ -3,12 +3,15 @@ package httpapi
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/slots"
 )
 
@@ -248,4 +251,38 @@ func TestConfigsList(t *testing.T) {
 	if fmt.Sprint(got) != "[batch 6 true default 100 true]" {
 		t.Errorf("the configs are %v", got)
 	}
+}
+
+// A config whose row cannot be read hides no other: the list names it and says what is wrong. A new version mends it.
+func TestAConfigThatCannotBeReadIsListedAsSuch(t *testing.T) {
+	url := "sqlite:" + filepath.Join(t.TempDir(), "slots.db")
+	s := newServer(t, schedulerOf(t, url, slots.Settings{}))
+	const bad = `{"configName":"bad","maxPerWindow":5,"windowSize":"PT1M"}`
+	s.admin(t, "POST", "/admin/rate-limit/config", bad).Is(t, 200)
+	s.admin(t, "POST", "/admin/rate-limit/config", strings.Replace(bad, "bad", "good", 1)).Is(t, 200)
+	db, err := sqldb.Open(sqldb.Config{URL: url})
+	if err == nil {
+		_, err = db.Write.ExecContext(t.Context(),
+			"UPDATE RL_EVENT_WNDW_CONFIG SET WNDW_SIZE_ISO_DUR_TX = 'by hand' WHERE WNDW_CONFIG_NM = 'bad'")
+		err = errors.Join(err, db.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.admin(t, "POST", "/admin/rate-limit/cache/flush", "").Is(t, 204)
+	list := s.do(t, "GET", "/api/v1/configs", "").Is(t, 200).Object(t)
+	if l := list["configs"].([]any); len(l) != 1 || l[0].(map[string]any)["configName"] != "good" {
+		t.Errorf("listed are %v", l)
+	}
+	unreadable := list["unreadable"].([]any)
+	keys(t, unreadable[0], "configId", "configName", "error")
+	if c := unreadable[0].(map[string]any); len(unreadable) != 1 || c["configName"] != "bad" ||
+		!strings.Contains(c["error"].(string), `"by hand"`) {
+		t.Errorf("not read are %v", unreadable)
+	}
+	s.admin(t, "GET", "/admin/rate-limit/config?name=bad", "").Is(t, 500).Says(t, `config "bad"`).Says(t,
+		"put a new version")
+	s.admin(t, "POST", "/admin/rate-limit/config", bad).Is(t, 200)
+	list = s.do(t, "GET", "/api/v1/configs", "").Is(t, 200).Object(t)
+	keys(t, list, "configs")
 }

@@ -13,8 +13,13 @@ import (
 // newScheduler returns a Scheduler over an SQLite database of its own.
 func newScheduler(t testing.TB, settings slots.Settings) *slots.Scheduler {
 	t.Helper()
-	db, err := sqlstore.Open(sqlstore.Config{URL: "sqlite:" + filepath.Join(t.TempDir(), "slots.db") +
-		"?synchronous=normal"})
+	return schedulerOf(t, "sqlite:"+filepath.Join(t.TempDir(), "slots.db")+"?synchronous=normal", settings)
+}
+
+// schedulerOf returns a Scheduler over a database of the test's.
+func schedulerOf(t testing.TB, url string, settings slots.Settings) *slots.Scheduler {
+	t.Helper()
+	db, err := sqlstore.Open(sqlstore.Config{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}

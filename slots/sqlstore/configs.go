@@ -34,20 +34,11 @@ func (db *DB) config(ctx context.Context, on sqldb.Session, op string, q query) 
 }
 
 // ActiveConfigs implements slots.Store.
-func (db *DB) ActiveConfigs(ctx context.Context, limit int) (found []slots.Config, err error) {
+func (db *DB) ActiveConfigs(ctx context.Context, limit int) ([]slots.Config, error) {
 	const op = "read the configs"
-	var unreadable error
-	q := db.dialect.statements.activeConfigs.with(limit)
-	err = db.sql.Rows(ctx, db.sql.Read, op, q, func(rows *sql.Rows) error {
-		if c, err := db.scanConfig(rows); err != nil {
-			unreadable = cmp.Or(unreadable, err)
-		} else {
-			found = append(found, c)
-		}
-		return nil
-	})
-	if err == nil && unreadable != nil {
-		err = db.sql.Fail(ctx, op, unreadable)
+	found, bad, err := db.readableConfigs(ctx, db.sql.Read, op, db.dialect.statements.activeConfigs.with(limit))
+	if err == nil && len(bad) > 0 {
+		err = db.sql.Fail(ctx, op, &slots.UnreadableError{Configs: bad})
 	}
 	return found, err
 }
@@ -57,18 +48,20 @@ func (db *DB) scanConfig(rows *sql.Rows) (c slots.Config, err error) {
 	var size string
 	var options sql.NullString
 	var active int64
-	if err := rows.Scan(&c.ID, &c.Name, &c.Max, &size, &options, db.into(&c.SinceUs), &active,
-		db.into(&c.CreatedUs)); err != nil {
-		return c, err
-	}
+	err = rows.Scan(&c.ID, &c.Name, &c.Max, &size, &options, db.into(&c.SinceUs), &active, db.into(&c.CreatedUs))
 	c.Active = active == 1
-	if c.SizeMs, err = plan.ParseSize(size); err == nil {
+	if err == nil {
+		c.SizeMs, err = plan.ParseSize(size)
+	}
+	if err == nil {
 		if c.Options, err = parseOptions(options.String); err != nil {
 			err = fmt.Errorf("CONFIG_OPT_TX: %w", err)
 		}
 	}
 	if err != nil {
-		err = fmt.Errorf("RL_EVENT_WNDW_CONFIG, row %s of config %q: %w; put a new version of the config", c.ID, c.Name, err)
+		err = fmt.Errorf("RL_EVENT_WNDW_CONFIG, row %s: %w; put a new version of the config by "+
+			"POST /admin/rate-limit/config", c.ID, err)
+		err = &slots.UnreadableError{Configs: []slots.UnreadableConfig{{ID: c.ID, Name: c.Name, Err: err}}}
 	}
 	return c, err
 }
@@ -204,7 +197,7 @@ func (db *DB) holdConfigs(ctx context.Context, tx *sql.Tx, m move, try int) erro
 func (db *DB) planMove(ctx context.Context, tx *sql.Tx, c slots.Config,
 	seriesOf func(slots.Config) slots.Series) (m move, err error) {
 	const op = "put a config"
-	active, unreadable, err := db.readableConfigs(ctx, tx, op, db.dialect.statements.activeConfigs.with(manyConfigs))
+	active, bad, err := db.readableConfigs(ctx, tx, op, db.dialect.statements.activeConfigs.with(manyConfigs))
 	if err != nil {
 		return m, err
 	}
@@ -223,7 +216,7 @@ func (db *DB) planMove(ctx context.Context, tx *sql.Tx, c slots.Config,
 		}
 	}
 	// A series without configs may have windows from when it had some.
-	m.count = m.count || !known && !used || unreadable
+	m.count = m.count || !known && !used || len(bad) > 0
 	for _, a := range active {
 		if m.count && a.Name != c.Name && seriesOf(a).Scope == to.Scope {
 			m.hold = append(m.hold, a.ID)
@@ -233,19 +226,19 @@ func (db *DB) planMove(ctx context.Context, tx *sql.Tx, c slots.Config,
 	return m, nil
 }
 
-// readableConfigs runs a query for configs and leaves out those that cannot be read.
+// readableConfigs runs a query for configs and returns those that cannot be read apart.
 func (db *DB) readableConfigs(ctx context.Context, on sqldb.Session, op string,
-	q query) (found []slots.Config, unreadable bool, err error) {
+	q query) (found []slots.Config, bad []slots.UnreadableConfig, err error) {
 	err = db.sql.Rows(ctx, on, op, q, func(rows *sql.Rows) error {
 		c, err := db.scanConfig(rows)
-		if err != nil {
-			unreadable = true
-			return nil
+		if unreadable, ok := errors.AsType[*slots.UnreadableError](err); ok {
+			bad = append(bad, unreadable.Configs...)
+		} else {
+			found = append(found, c)
 		}
-		found = append(found, c)
 		return nil
 	})
-	return found, unreadable, err
+	return found, bad, err
 }
 
 // Names of rows of RL_SLOT_CTL.

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -189,13 +190,19 @@ func TestAConfigThatCannotBeReadHidesNoOther(t *testing.T) {
 	check(t, err)
 	s, err := slots.NewScheduler(db, slots.Settings{})
 	check(t, err)
-	for _, name := range []string{"bad", "good"} {
+	for _, name := range []string{"bad", "good", "worse"} {
 		_, err := s.PutConfig(soon(t), slots.NewConfig{Name: name, Max: 5, SizeMs: 1000})
 		check(t, err)
 	}
-	mustExec(t, db.sql.Write, "UPDATE RL_EVENT_WNDW_CONFIG SET CONFIG_OPT_TX = 'by hand' WHERE WNDW_CONFIG_NM = 'bad'")
+	mustExec(t, db.sql.Write, "UPDATE RL_EVENT_WNDW_CONFIG SET CONFIG_OPT_TX = 'by hand' WHERE WNDW_CONFIG_NM = 'bad'",
+		"UPDATE RL_EVENT_WNDW_CONFIG SET WNDW_MAX_EVENT_CT = 'many' WHERE WNDW_CONFIG_NM = 'worse'")
 	all, err := db.ActiveConfigs(soon(t), 10)
-	if len(all) != 1 || all[0].Name != "good" || err == nil || !strings.Contains(err.Error(), "put a new version") {
-		t.Errorf("listed are %v: %v", all, err)
+	if len(all) != 1 || all[0].Name != "good" {
+		t.Errorf("listed are %v", all)
+	}
+	wantError(t, err, `config "bad"`, "CONFIG_OPT_TX", "put a new version", "1 more")
+	if e, ok := errors.AsType[*slots.UnreadableError](err); !ok || len(e.Configs) != 2 || e.Configs[1].Name != "worse" ||
+		!strings.Contains(e.Configs[1].Err.Error(), "WNDW_MAX_EVENT_CT") {
+		t.Errorf("%+v", e)
 	}
 }

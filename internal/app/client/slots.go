@@ -87,12 +87,18 @@ const (
 	configsPath = "/admin/rate-limit/configs"
 )
 
-// Configs returns the active configs.
+// Configs returns the active configs. If some cannot be read it returns the others, and an error that names those.
 func (a *API) Configs(ctx context.Context) ([]Config, error) {
 	var answer struct {
-		Configs []Config `json:"configs"`
+		Configs    []Config `json:"configs"`
+		Unreadable []struct {
+			ConfigName, Error string
+		} `json:"unreadable"`
 	}
 	err := a.Call(ctx, http.MethodGet, configsPath, nil, &answer)
+	for _, c := range answer.Unreadable {
+		err = errors.Join(err, fmt.Errorf("config %q cannot be read: %s", c.ConfigName, c.Error))
+	}
 	return answer.Configs, err
 }
 

@@ -58,12 +58,12 @@ async function refresh() {
   const own = running = new AbortController();
   const limit = setTimeout(() => own.abort(new Error("no answer")), PATIENCE);
   try {
-    const { configs } = await ask("/api/v1/configs", own.signal);
+    const { configs, unreadable = [] } = await ask("/api/v1/configs", own.signal);
     const name = choose(configs);
     const windows = name === null ? null : await ask(windowsPath(name), own.signal);
     if (running !== own) return;
     Object.assign(view, { configs, windows, updated: new Date() });
-    show("live", "Live", "");
+    show("live", "Live", unreadable.map((c) => "Config " + c.configName + " cannot be read: " + c.error).join(". "));
     draw();
   } catch (error) {
     if (running !== own) return; // a later refresh took its place
