@@ -26,8 +26,7 @@ type DB struct {
 
 	errors  func(*Error) error
 	release func() error // what else is to be closed, or nil
-	// opening are statements that a pipelined transaction begins with, where sessions cannot be
-	// set up; nil means none.
+	// opening are statements that a transaction begins with where sessions cannot be set up.
 	opening func() []Query
 	// returning reports whether INSERT … ON DUPLICATE KEY UPDATE … RETURNING is there; nil: no.
 	returning func() bool
@@ -62,7 +61,8 @@ func Over(d *Dialect, driver driver.Connector, c Config) *DB {
 
 func newDB(d *Dialect, shown string, c Config) *DB {
 	return &DB{Dialect: d, Address: shown, Log: c.Log.With("database", shown), errors: c.Errors, poolMin: c.PoolMin,
-		Hangs: Hangs{turn: make(chan struct{}, 1)}, standing: make(chan *standing, c.PoolMin)}
+		opening: func() []Query { return nil },
+		Hangs:   Hangs{turn: make(chan struct{}, 1)}, standing: make(chan *standing, c.PoolMin)}
 }
 
 // Close closes the connections; a caller that uses one at the moment gets an error.
@@ -143,6 +143,11 @@ func (db *DB) Transact(ctx context.Context, op string, f func(*sql.Tx) error) er
 		return db.Fail(ctx, op, err)
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing after a commit
+	for _, q := range db.opening() {
+		if _, err := db.Change(ctx, tx, op, q); err != nil {
+			return err
+		}
+	}
 	if err := f(tx); err != nil {
 		return err
 	}

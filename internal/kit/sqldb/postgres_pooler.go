@@ -29,8 +29,8 @@ var postgresSession = map[string]string{
 	"jit": "off",
 }
 
-// postgresBounds are the settings that follow from a Config. Behind a pooler each transaction that
-// is read from brings them along.
+// postgresBounds are the settings that follow from a Config. Behind a pooler each transaction
+// brings them along; statements outside of one are without them.
 func postgresBounds(c Config) map[string]string {
 	bounds := map[string]string{postgresIdle: milliseconds(c.withDefaults().IdleInTransaction)}
 	if c.LockWait > 0 {

@@ -55,13 +55,14 @@ func (t *Tx) Run(ctx context.Context, op string, queries ...Query) (answered boo
 	if t.tx != nil || t.conn == nil || t.begun {
 		return true, t.Change(ctx, op, queries...)
 	}
-	t.begun = true
-	all := []Query{begin}
-	if t.db.opening != nil {
-		all = append(all, t.db.opening()...)
-	}
-	answered, err = t.db.Dialect.batch(ctx, t.conn, append(all, queries...))
+	answered, err = t.db.Dialect.batch(ctx, t.conn, append(t.beginning(), queries...))
 	return answered, t.db.Fail(ctx, op, err)
+}
+
+// beginning is what a pipelined transaction begins with.
+func (t *Tx) beginning() []Query {
+	t.begun = true
+	return append([]Query{begin}, t.db.opening()...)
 }
 
 // Whole begins, runs queries and commits if none of them fails, in one round trip. It ends the
@@ -69,8 +70,7 @@ func (t *Tx) Run(ctx context.Context, op string, queries ...Query) (answered boo
 // whether the first query that returns rows did not fail. After an error of the commit it is
 // unknown whether it took effect.
 func (t *Tx) Whole(ctx context.Context, op string, queries []Query) (answered bool, err error) {
-	t.begun = true
-	return t.commitBatch(ctx, op, append([]Query{begin}, queries...))
+	return t.commitBatch(ctx, op, append(t.beginning(), queries...))
 }
 
 // commitBatch ends a pipelined transaction by queries and a commit.
@@ -109,9 +109,8 @@ func (t *Tx) Session(ctx context.Context, op string) (Session, error) {
 	case t.conn == nil:
 		return nil, t.db.Fail(ctx, op, sql.ErrTxDone)
 	case !t.begun:
-		t.begun = true
-		if _, err := t.conn.ExecContext(ctx, "BEGIN"); err != nil {
-			return nil, t.db.Fail(ctx, "begin a transaction", err)
+		if _, err := t.Run(ctx, "begin a transaction"); err != nil {
+			return nil, err
 		}
 	}
 	return t.conn, nil

@@ -2,6 +2,7 @@ package sqldb
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"net/url"
 	"path/filepath"
@@ -198,5 +199,58 @@ func TestTransactionTellsWhetherTheCommitIsInDoubt(t *testing.T) {
 		if err := tx.Commit(ctx, "nothing"); err == nil || !tx.InDoubt() {
 			t.Errorf("%s, no answer: %v, in doubt: %v", engine, err, tx.InDoubt())
 		}
+	}
+}
+
+// However a transaction begins, it has the settings of the Config, also behind a pooler, where sessions cannot be set
+// up: it does not wait for a row for longer than LockWait.
+func TestTransactionsHaveTheirSettingsBehindAPooler(t *testing.T) {
+	pg := testenv.SharedDatabase(t, testenv.Postgres)
+	address := pg.CreateDatabase("bounced")
+	direct := mustOpen(t, Config{URL: address})
+	for _, text := range []string{"CREATE TABLE T (N INTEGER PRIMARY KEY)", "INSERT INTO T VALUES (1)"} {
+		_, err := direct.Change(soon(t), direct.Write, "make T", Query{Text: text})
+		check(t, err)
+	}
+	db := mustOpen(t, Config{URL: testenv.StartPgBouncer(t, pg, testenv.PoolTransaction).URLOf(address),
+		LockWait: 50 * time.Millisecond, IdleInTransaction: time.Minute, Relaxed: true})
+	var lock, idle, commit string
+	settings := Query{Text: "SELECT current_setting('lock_timeout'), current_setting('" + postgresIdle +
+		"'), current_setting('synchronous_commit')", To: []any{&lock, &idle, &commit}}
+	update := Query{Text: "UPDATE T SET N = 1", Rows: 1}
+	for name, run := range map[string]func(*Tx, ...Query) error{
+		"Run":    func(tx *Tx, q ...Query) error { _, err := tx.Run(soon(t), "run", q...); return err },
+		"Whole":  func(tx *Tx, q ...Query) error { _, err := tx.Whole(soon(t), "run", q); return err },
+		"Change": func(tx *Tx, q ...Query) error { return tx.Change(soon(t), "run", q...) },
+		"Transact": func(tx *Tx, q ...Query) error {
+			return db.Transact(soon(t), "run", func(on *sql.Tx) error {
+				if _, err := db.Row(soon(t), on, "run", q[0], q[0].To...); err != nil || len(q) == 1 {
+					return err
+				}
+				_, err := db.Change(soon(t), on, "run", q[1])
+				return err
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			begin := func() *Tx {
+				tx, err := db.Begin(soon(t), "begin")
+				check(t, err)
+				t.Cleanup(tx.Rollback)
+				return tx
+			}
+			check(t, run(begin(), settings))
+			if lock != "50ms" || idle != "1min" || commit != "off" {
+				t.Errorf("lock_timeout is %s, %s is %s, synchronous_commit is %s", lock, postgresIdle, idle, commit)
+			}
+			holder, err := direct.Write.BeginTx(soon(t), nil)
+			check(t, err)
+			defer func() { _ = holder.Rollback() }()
+			_, err = direct.Change(soon(t), holder, "hold", update)
+			check(t, err)
+			if err := run(begin(), settings, update); KindOf(err) != Held {
+				t.Errorf("an update of a row that another holds: %v", err)
+			}
+		})
 	}
 }
