@@ -173,6 +173,27 @@ func TestRemovedPoliciesGiveTheirPlacesBack(t *testing.T) {
 	h.by(PolicyOfKeys, "ok", 3)
 }
 
+// TestAPolicyThatIsPutAgainIsCountedWhereItIsSeen: a key that some requests have as their own may be the rule's name
+// for others, which count in the same series.
+func TestAPolicyThatIsPutAgainIsCountedWhereItIsSeen(t *testing.T) {
+	h := setup(t, strings.Replace(policyRules, "user:{user}", "d/{user}", 1), recording(t, "*"))
+	seen := &counted{T: t, Metrics: h.counts.Metrics}
+	shared := map[string]policies.Figures{"d/user": per(limit.SlidingWindow, 1000, 60)}
+	h.put(shared)
+	h.ask(desc("user=user"))
+	h.ask(desc("user=other"))
+	seen.want("headgate_policy_decisions_total domain=d rule=user policy=d/user outcome=ok 2")
+	h.put(map[string]policies.Figures{"d/user": {}})
+	for i := range 2 * maxKeyPolicies {
+		h.put(map[string]policies.Figures{fmt.Sprint("d/u", i): per(limit.SlidingWindow, 5, 60)})
+		h.ask(desc(fmt.Sprint("user=u", i)))
+	}
+	h.put(shared)
+	h.ask(desc("user=other"))
+	h.ask(desc("user=user"))
+	seen.want("headgate_policy_decisions_total domain=d rule=user policy=d/user outcome=ok 4")
+}
+
 // TestSliceIsRecordedOnceByPolicy: a slice is one record for each policy, with the smallest part of
 // a limit that is left; more policies than a tally has places for lose nothing.
 func TestSliceIsRecordedOnceByPolicy(t *testing.T) {

@@ -74,13 +74,8 @@ func (p *policyViews) countsIn(s *policies.Snapshot, entries []descriptors.Entry
 	}
 	of := &p.series[decider-decidedByRule]
 	if of.Load() == nil {
-		name := PolicyOfRule
-		if decider == decidedByKey {
-			name = PolicyOfKeys
-		} else if decider >= 0 {
-			name = string(p.names[decider])
-		}
-		of.Store(m.policy(label, []byte(name), false, s))
+		all := slices.Concat([][]byte{[]byte(PolicyOfRule), []byte(PolicyOfKeys)}, p.names)
+		of.Store(m.policy(label, all[decider-decidedByRule], false, s))
 	}
 	return of.Load()
 }

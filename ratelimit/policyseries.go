@@ -12,7 +12,7 @@ import (
 // A policySeries is what one policy decides under the rules of one label.
 type policySeries struct {
 	of      *Metrics
-	own     bool                           // of one key, not of a name
+	own     bool                           // of one key, not of a name; guarded by labelSeries.mu
 	labels  [3]string                      // domain, rule, policy
 	decided atomic.Pointer[metrics.Series] // by Outcome; nil while there is no room
 
@@ -26,9 +26,10 @@ type policySeries struct {
 func (m *Metrics) policy(l *labelSeries, policy []byte, own bool, s *policies.Snapshot) *policySeries {
 	l.mu.RLock()
 	p, full := l.policies[string(policy)], l.keys >= maxKeyPolicies && l.swept == s.Number()
+	found := p != nil && (own || !p.own)
 	l.mu.RUnlock()
 	switch {
-	case p != nil:
+	case found:
 		return p
 	case own && full:
 		return m.policy(l, []byte(PolicyOfKeys), false, s)
@@ -41,6 +42,10 @@ func (m *Metrics) policy(l *labelSeries, policy []byte, own bool, s *policies.Sn
 		policy, own = []byte(PolicyOfKeys), false
 	}
 	if p = l.policies[string(policy)]; p != nil {
+		if p.own && !own { // whose views keep the series
+			p.own = false
+			l.keys--
+		}
 		return p
 	}
 	p = &policySeries{of: m, own: own, labels: [3]string{l.label.domain, l.label.path, string(policy)}}
