@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/headgate-rls/headgate/internal/kit/bounded"
 	"github.com/headgate-rls/headgate/internal/kit/certs"
 )
 
@@ -66,8 +67,11 @@ func (c *Config) sentinelPassword() (string, error) {
 	return string(c.SentinelPassword), nil
 }
 
+// maxPassword bounds a file with a password.
+const maxPassword = 1 << 20
+
 func readPassword(name, file string) (string, error) {
-	b, err := os.ReadFile(file)
+	b, err := bounded.File(file, maxPassword)
 	if err != nil {
 		return "", fmt.Errorf("parameter %s: %w", name, err)
 	}

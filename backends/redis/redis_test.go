@@ -239,6 +239,10 @@ func TestPasswordFile(t *testing.T) {
 	if _, err := Open(context.Background(), mustParse(t, "redis://h?password_file=/none"), nil); err == nil {
 		t.Error("a missing password_file is no error")
 	}
+	if _, err := Open(context.Background(), mustParse(t, "redis://h?password_file=/dev/zero"), nil); err == nil ||
+		!strings.Contains(err.Error(), "larger than 1 MiB") {
+		t.Errorf("a password_file without an end: %v", err)
+	}
 }
 
 // The pool must not use a connection that the server has closed: nobody could tell whether a call

@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-rls/headgate/internal/kit/bounded"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/policies/httpapi"
@@ -78,7 +79,7 @@ objects with these fields. - reads the standard input.`,
 			defer f.Close()
 			in = f
 		}
-		edits, err := readPolicies(args[0], in)
+		edits, err := readPolicies(args[0], bounded.Reader(in, maxPolicyFile))
 		if err != nil {
 			return wrongInput(err)
 		}
@@ -100,6 +101,9 @@ objects with these fields. - reads the standard input.`,
 		return applyEdits(ctx, cmd, format, e, edits, *dryRun)
 	})
 }
+
+// maxPolicyFile bounds a file of policies: 512 bytes for each that there may be.
+const maxPolicyFile = table.MaxPolicies << 9
 
 // readPolicies reads a file of policies: JSON if it begins with [, which no CSV file of them does.
 func readPolicies(name string, in io.Reader) ([]table.Edit, error) {

@@ -6,9 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"os"
 	"strings"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
+	"github.com/headgate-rls/headgate/internal/kit/bounded"
 	"github.com/headgate-rls/headgate/internal/kit/certs"
 )
 
@@ -90,24 +89,19 @@ func (a Access) login() (sasl.Mechanism, error) {
 }
 
 // maxPassword bounds what is read of a file.
-const maxPassword = 64 << 10
+const maxPassword = 1 << 20
 
 func (a Access) password() (string, error) {
 	if a.PasswordFile == "" {
 		return a.Password, nil
 	}
-	f, err := os.Open(a.PasswordFile)
+	data, err := bounded.File(a.PasswordFile, maxPassword)
 	if err != nil {
 		return "", fmt.Errorf("password: %w", err)
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxPassword))
 	password := strings.TrimRight(string(data), "\r\n")
-	if err == nil && password == "" {
-		err = errors.New("it is empty")
-	}
-	if err != nil {
-		return "", fmt.Errorf("password in %s: %w", a.PasswordFile, err)
+	if password == "" {
+		return "", fmt.Errorf("password in %s: it is empty", a.PasswordFile)
 	}
 	return password, nil
 }

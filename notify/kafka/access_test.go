@@ -118,6 +118,7 @@ func TestAFileThatCannotBeReadIsNamed(t *testing.T) {
 		"no certificate in it": {TLS: true, Files: certs.ClientFiles{CA: empty}},
 		"/no/key.pem":          {TLS: true, Files: certs.ClientFiles{Cert: empty, Key: "/no/key.pem"}},
 		"/no/password":         {Mechanism: Plain, Username: "u", PasswordFile: "/no/password"},
+		"larger than 1 MiB":    {Mechanism: Plain, Username: "u", PasswordFile: "/dev/zero"},
 		"it is empty":          {Mechanism: Plain, Username: "u", PasswordFile: empty},
 	} {
 		if p, err := NewPublisher(Topic{Access: a}, time.Second, 0); err == nil || !strings.Contains(err.Error(), want) {

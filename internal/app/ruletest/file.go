@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -14,7 +13,9 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/app/client"
+	"github.com/headgate-rls/headgate/internal/kit/bounded"
 	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/internal/kit/yamlfile"
 	"github.com/headgate-rls/headgate/policies"
@@ -81,7 +82,7 @@ var defaultStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // read reads a file of tests.
 func read(name string) (*file, error) {
-	text, err := os.ReadFile(name)
+	text, err := bounded.File(name, rulefile.MaxSourceBytes)
 	if err != nil {
 		return nil, err
 	}

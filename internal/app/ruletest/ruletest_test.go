@@ -139,6 +139,9 @@ func TestBadFiles(t *testing.T) {
 			t.Errorf("%q: %v, want %q", c.text, err, c.want)
 		}
 	}
+	if _, err := Run("/dev/zero", ""); err == nil || !strings.Contains(err.Error(), "/dev/zero: larger than 16 MiB") {
+		t.Errorf("a file without an end: %v", err)
+	}
 	if _, err := Run(filepath.Join(t.TempDir(), "none.yaml"), ""); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}

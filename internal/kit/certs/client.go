@@ -7,7 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
+
+	"github.com/headgate-rls/headgate/internal/kit/bounded"
 )
 
 // ClientFiles say how a server is talked to over TLS.
@@ -51,9 +52,20 @@ func (f ClientFiles) Load() (conf *tls.Config, err error) {
 	return conf, nil
 }
 
+// maxFile bounds a file with certificates, or with a key.
+const maxFile = 16 << 20
+
 // LoadPair reads a certificate and its key, and when the certificate is valid.
 func LoadPair(use Use, cert, key string) (tls.Certificate, Validity, error) {
-	pair, err := tls.LoadX509KeyPair(cert, key)
+	shown, err := bounded.File(cert, maxFile)
+	if err != nil {
+		return tls.Certificate{}, Validity{}, err
+	}
+	secret, err := bounded.File(key, maxFile)
+	if err != nil {
+		return tls.Certificate{}, Validity{}, err
+	}
+	pair, err := tls.X509KeyPair(shown, secret)
 	if err != nil {
 		return pair, Validity{}, err
 	}
@@ -67,7 +79,7 @@ func LoadPair(use Use, cert, key string) (tls.Certificate, Validity, error) {
 
 // Authorities reads a file of certificates in PEM, and when they are valid. Those of the system are not among them.
 func Authorities(use Use, file string) (*x509.CertPool, Validity, error) {
-	text, err := os.ReadFile(file)
+	text, err := bounded.File(file, maxFile)
 	if err != nil {
 		return nil, Validity{}, err
 	}
