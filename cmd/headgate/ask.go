@@ -155,7 +155,7 @@ func localService(ctx context.Context, domain string, paths []string, backend st
 		Now: st.Now, Encoder: messages.Encoder{}, Log: slog.New(slog.DiscardHandler),
 	}, set)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, errors.Join(err, st.Close())
 	}
 	return s, func() { _ = st.Close() }, nil
 }
