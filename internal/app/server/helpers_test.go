@@ -5,7 +5,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"io"
+	"net/http"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +52,25 @@ func startError(t *testing.T, flags ...string) string {
 		t.Fatalf("a server with %v starts", flags)
 	}
 	return err.Error()
+}
+
+// sendAdmin sends a request with the token to the HTTP address, and returns its status.
+func sendAdmin(r *serving.Server, method, path, body string) int {
+	r.Helper()
+	req, err := http.NewRequest(method, "http://"+r.HTTP+path, strings.NewReader(body))
+	if err != nil {
+		r.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+adminToken)
+	req.Header.Set("X-Request-Id", "req-7")
+	client := http.Client{Timeout: 20 * time.Second}
+	resp, err := client.Do(req)
+	if err != nil {
+		r.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
 }
 
 // clientTLS is how a client with this certificate, unless it is nil, talks to servers of

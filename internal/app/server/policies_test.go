@@ -1,10 +1,11 @@
+//go:build !rlsonly
+
 package server
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,29 +20,9 @@ import (
 	"github.com/headgate-rls/headgate/policies/httpapi"
 	"github.com/headgate-rls/headgate/policies/table"
 	counters "github.com/headgate-rls/headgate/ratelimit/httpapi"
-	"github.com/headgate-rls/headgate/test/serving"
 	"github.com/headgate-rls/headgate/test/testenv"
 	"github.com/headgate-rls/headgate/test/webtest"
 )
-
-// sendAdmin sends a request with the token to the HTTP address, and returns its status.
-func sendAdmin(r *serving.Server, method, path, body string) int {
-	r.Helper()
-	req, err := http.NewRequest(method, "http://"+r.HTTP+path, strings.NewReader(body))
-	if err != nil {
-		r.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Authorization", "Bearer "+adminToken)
-	req.Header.Set("X-Request-Id", "req-7")
-	client := http.Client{Timeout: 20 * time.Second}
-	resp, err := client.Do(req)
-	if err != nil {
-		r.Fatal(err)
-	}
-	_ = resp.Body.Close()
-	return resp.StatusCode
-}
 
 // TestPoliciesByHTTP: a policy that the admin API makes is in force when it answers, and is not any
 // more when it is removed.
