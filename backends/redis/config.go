@@ -208,7 +208,10 @@ func parse(rawURL string) (Config, error) {
 		if authority != "" || path == "" {
 			return c, errors.New("want unix:///PATH with three slashes")
 		}
-		c.Unix = "/" + path
+		var err error
+		if c.Unix, err = url.PathUnescape("/" + path); err != nil {
+			return c, errors.New("bad percent-encoding in the path of the socket; write a % itself as %25, and a ? as %3F")
+		}
 	} else if err := c.setServers(authority, path); err != nil {
 		if strings.Contains(query, "@") {
 			return c, errUnescaped // what looks like a host may be half a password
@@ -353,7 +356,7 @@ func (c Config) URL() string {
 		}
 		b.WriteString("@")
 	}
-	b.WriteString(strings.Join(c.Addrs, ",") + c.Unix)
+	b.WriteString(strings.Join(c.Addrs, ",") + (&url.URL{Path: c.Unix}).EscapedPath())
 	if c.Mode == Sentinel {
 		b.WriteString("/" + url.PathEscape(c.Master))
 	}

@@ -41,6 +41,7 @@ func TestParseReadsWhatURLWrites(t *testing.T) {
 			c.Addrs, c.TLS, c.ServerName, c.CA = []string{"h:1"}, true, "s", "c"
 		}),
 		"unix:///run/redis.sock?db=2":    with(func(c *Config) { c.Unix, c.DB = "/run/redis.sock", 2 }),
+		"unix:///r%3Fs/%25%20.sock?db=2": with(func(c *Config) { c.Unix, c.DB = "/r?s/% .sock", 2 }),
 		"redis+unix:///r@x?timeout=20ms": with(func(c *Config) { c.Unix, c.Timeout = "/r@x", 20*time.Millisecond }),
 		"redis+sentinel://u:p@a:1,b/my%2Fm/3?sentinel_username=su&sentinel_password=s%26p": with(func(c *Config) {
 			c.Mode, c.Addrs, c.Master, c.DB = Sentinel, []string{"a:1", "b:26379"}, "my/m", 3

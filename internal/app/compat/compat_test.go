@@ -172,6 +172,7 @@ func TestRedisBecomesOneURL(t *testing.T) {
 		{"REDIS_URL=/run/r.sock REDIS_SOCKET_TYPE=unix REDIS_AUTH=p", "redis+unix://:p@/run/r.sock"},
 		{"REDIS_URL=a:1,b:2 REDIS_TYPE=cluster", "redis+cluster://a:1,b:2"},
 		{"REDIS_URL=a:1,b:2 REDIS_TYPE=cluster REDIS_SOCKET_TYPE=", "redis+cluster://a:1,b:2"},
+		{"REDIS_URL=/run/a?b%.sock REDIS_SOCKET_TYPE=unix", "redis+unix:///run/a%3Fb%25.sock"},
 		{"REDIS_URL=m,s1:1 REDIS_TYPE=sentinel REDIS_SOCKET_TYPE=unix", "redis+sentinel://s1:1/m"},
 		{"REDIS_URL=a:1,b:2 REDIS_TYPE=CLUSTER REDIS_TLS=true REDIS_AUTH=p", "rediss+cluster://:p@a:1,b:2"},
 		{"REDIS_URL=my/master,s1:1,s2:2 REDIS_TYPE=Sentinel REDIS_AUTH=u:p", "redis+sentinel://u:p@s1:1,s2:2/my%2Fmaster"},

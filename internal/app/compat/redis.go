@@ -297,7 +297,7 @@ func (r *redisURL) String() string {
 	if r.user != "" || r.password != "" {
 		b.WriteString(escape(r.user) + ":" + escape(r.password) + "@")
 	}
-	b.WriteString(strings.Join(r.hosts, ",") + r.socket)
+	b.WriteString(strings.Join(r.hosts, ",") + (&url.URL{Path: r.socket}).EscapedPath())
 	if r.mode == "+sentinel" {
 		b.WriteString("/" + escape(r.master))
 	}
