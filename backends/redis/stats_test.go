@@ -44,7 +44,7 @@ func (b *Backend) Stats() Stats {
 // and returns a sentence for each. A server that does not answer, because
 // the user may not ask or the server is away, gives none.
 func (b *Backend) Warnings(ctx context.Context) (list []string) {
-	found, _ := askVitals(ctx, b.client) // those that do not answer are missing
+	found, _, _ := askVitals(ctx, b.client) // those that do not answer are missing
 	for addr, v := range found {
 		for _, w := range v.warnings {
 			list = append(list, "Redis at "+addr+": "+w)

@@ -20,7 +20,7 @@ type vitals struct {
 	looking atomic.Bool
 
 	mu    sync.Mutex
-	known map[string]vital // by the server's address; also of servers that did not answer the last time
+	known map[string]vital // by the server's address; also of masters that did not answer the last time
 	Vitals
 }
 
@@ -62,21 +62,22 @@ func (s *servers) look() {
 	})
 }
 
-// askVitals asks the masters that client reaches. Those that do not answer are missing; err is why.
-func askVitals(ctx context.Context, client redis.UniversalClient) (found map[string]vital, err error) {
+// askVitals asks the masters that client reaches. Those that do not answer are silent; err is why.
+func askVitals(ctx context.Context, client redis.UniversalClient) (found map[string]vital, silent []string, err error) {
 	var mu sync.Mutex
 	found = map[string]vital{}
 	err = eachMaster(ctx, client, func(ctx context.Context, node *redis.Client) error {
 		info, err := node.Info(ctx).Result()
-		if err != nil {
-			return err
-		}
 		mu.Lock()
 		defer mu.Unlock()
+		if err != nil {
+			silent = append(silent, node.Options().Addr)
+			return err
+		}
 		found[node.Options().Addr] = vitalOf(parseInfo(info))
 		return nil
 	})
-	return found, err
+	return found, silent, err
 }
 
 func vitalOf(info map[string]string) vital {
@@ -89,7 +90,7 @@ func vitalOf(info map[string]string) vital {
 }
 
 // note keeps what servers have said, and logs what is new.
-func (s *servers) note(found map[string]vital, err error) {
+func (s *servers) note(found map[string]vital, silent []string, err error) {
 	v := &s.vitals
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -112,11 +113,9 @@ func (s *servers) note(found map[string]vital, err error) {
 		was, seen := v.known[addr]
 		s.compare(addr, was, now, seen)
 	}
-	if err != nil { // a server that did not answer may come back without its data
-		for addr, was := range v.known {
-			if _, there := found[addr]; !there {
-				found[addr] = was
-			}
+	for _, addr := range silent { // it may come back without its data
+		if was, seen := v.known[addr]; seen {
+			found[addr] = was
 		}
 	}
 	v.known = found

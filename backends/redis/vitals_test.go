@@ -123,15 +123,48 @@ func TestANodeThatComesBackWithoutItsDataIsNoticed(t *testing.T) {
 	var log strings.Builder
 	s := &servers{log: slog.New(slog.NewTextHandler(&log, nil))}
 	a, b := vital{run: "1", role: "master"}, vital{run: "2", role: "master", evicted: 5}
-	s.note(map[string]vital{"a:1": a, "b:1": b}, nil)
-	s.note(map[string]vital{"a:1": a}, errors.New("b:1 does not answer"))
+	s.note(map[string]vital{"a:1": a, "b:1": b}, nil, nil)
+	s.note(map[string]vital{"a:1": a}, []string{"b:1"}, errors.New("b:1 does not answer"))
 	b.run, b.evicted = "3", 2
-	s.note(map[string]vital{"a:1": a, "b:1": b}, nil)
+	s.note(map[string]vital{"a:1": a, "b:1": b}, nil, nil)
 	if s.vitals.Changes != 1 || s.vitals.Evicted != 2 || !strings.Contains(log.String(), "another Redis answers") {
 		t.Errorf("%d changes, %d keys evicted; the log is %q", s.vitals.Changes, s.vitals.Evicted, log.String())
 	}
-	s.note(map[string]vital{"a:1": a}, nil)
+	s.note(map[string]vital{"a:1": a}, nil, nil)
 	if len(s.vitals.known) != 1 {
 		t.Errorf("a node that has left is still known: %v", s.vitals.known)
+	}
+}
+
+// While one node of a Cluster never answers, others come and go, and those that have gone are forgotten.
+func TestNodesThatHaveLeftAreForgottenBesideOneThatFails(t *testing.T) {
+	s := &servers{log: slog.New(slog.DiscardHandler)}
+	m := vital{role: "master"}
+	s.note(map[string]vital{"bad:1": m}, nil, nil)
+	for i := range 100 {
+		s.note(map[string]vital{fmt.Sprint("10.0.0.", i, ":1"): m}, []string{"bad:1", "new:1"}, errors.New("no answer"))
+	}
+	if _, kept := s.vitals.known["bad:1"]; len(s.vitals.known) != 2 || !kept {
+		t.Errorf("%d servers are known, the one that fails: %v", len(s.vitals.known), kept)
+	}
+}
+
+// A master of a Cluster that does not answer is known by its address.
+func TestAMasterThatDoesNotAnswerIsSilent(t *testing.T) {
+	c := testenv.StartRedisCluster(t, testenv.WithArgs("--cluster-node-timeout", "120000")) // no replica steps in
+	b := open(t, "redis+cluster://"+strings.Join(c.Addrs, ",")+"?timeout=300ms")
+	before, silent, err := askVitals(t.Context(), b.client)
+	if len(before) != 3 || len(silent) > 0 || err != nil {
+		t.Fatalf("%v, silent are %v: %v", before, silent, err)
+	}
+	away := c.MasterFor("x")
+	away.Pause()
+	defer away.Resume()
+	found, silent, err := askVitals(t.Context(), b.client)
+	if len(found) != 2 || len(silent) != 1 || err == nil {
+		t.Fatalf("%v, silent are %v: %v", found, silent, err)
+	}
+	if _, known := before[silent[0]]; !known {
+		t.Errorf("silent is %s, known were %v", silent[0], before)
 	}
 }
