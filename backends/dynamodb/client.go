@@ -176,8 +176,8 @@ func found(err error, each func(i int, a attributes)) {
 	}
 }
 
-// maxWrite and maxBatch are what DynamoDB takes in one call of TransactWriteItems, and of BatchGetItem as well, or
-// of BatchWriteItem.
+// maxWrite is how many items DynamoDB takes in one call of TransactWriteItems, and of BatchGetItem; maxBatch in one of
+// BatchWriteItem.
 const (
 	maxWrite = 100
 	maxBatch = 25
