@@ -296,6 +296,53 @@ func TestLostInShadowMode(t *testing.T) {
 	h.wantEvents("quiet", "reserved 1, lost 1")
 }
 
+// TestLostInQuotaMode: what a request in quota mode has charged is not known afterwards, so nothing is given back. The
+// same is true of a service that is in shadow mode as a whole.
+func TestLostInQuotaMode(t *testing.T) {
+	rules := strings.Replace(reserveRules, "  - key: quiet\n    shadow_mode: true\n    reserve: {amount: 600, ttl: 1m}",
+		"  - key: quiet\n    %s\n    reserve: {amount: 600, ttl: 1m, on_lost: free}", 1)
+	for text, change := range map[string]func(*Config){
+		fmt.Sprintf(rules, "quota_mode: true"):  func(*Config) {},
+		fmt.Sprintf(rules, "quota_mode: false"): func(c *Config) { c.ShadowMode = true },
+	} {
+		h := setup(t, text, change)
+		h.now = h.now.Add(time.Second)
+		h.reserve("quiet=u", 0)
+		h.now = h.now.Add(61 * time.Second)
+		h.wantInFlight(0)
+		h.wantLeft("quiet=u", "400")
+		h.wantEvents("quiet", "reserved 1, lost 1")
+	}
+}
+
+// TestATokenExpiresWithItsFirstLease: of several leases the one that expires first says when an end is late.
+func TestATokenExpiresWithItsFirstLease(t *testing.T) {
+	const rules = `
+domain: d
+descriptors:
+  - {key: short, reserve: {amount: 1, ttl: 1m}, rate_limit: {unit: day, requests_per_unit: 9}}
+  - {key: long, reserve: {amount: 1, ttl: 1h}, rate_limit: {unit: day, requests_per_unit: 9}}
+  - {key: soon, concurrency: [{threshold: 9, response: {statusCode: 429}}], lease_ttl: 3m}
+  - {key: later, concurrency: [{threshold: 9, response: {statusCode: 429}}], lease_ttl: 2h}
+`
+	signer := leases.NewSigner([]byte("known"))
+	for keys, want := range map[string]time.Duration{
+		"short long": 2 * time.Minute, "long short": 2 * time.Minute, "soon later": 3 * time.Minute,
+		"later soon": 3 * time.Minute, "long soon": 3 * time.Minute, "later short": 2 * time.Minute,
+		"later long": time.Hour + time.Minute, // with the grace of a reservation
+	} {
+		h := setup(t, rules, func(c *Config) { c.Leases = signer })
+		first, second, _ := strings.Cut(keys, " ")
+		var l leases.Lease
+		if err := signer.Parse(meta(t, h.ask(desc(first+"=u"), desc(second+"=u")), DefaultLeaseKey), &l); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.Until.Sub(h.now); got != want {
+			t.Errorf("%s: the token expires after %v, want %v", keys, got, want)
+		}
+	}
+}
+
 // TestARefusedRequestReservesNothing: of several descriptors one refuses.
 func TestARefusedRequestReservesNothing(t *testing.T) {
 	h := setup(t, reserveRules)
