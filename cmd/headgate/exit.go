@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -81,12 +83,27 @@ func codeOf(cmd *cobra.Command, err error) int {
 	return exitError
 }
 
-// whenRun has begun called when a command's work begins: what failed before is about arguments and flags.
+// drains annotates commands that need time to end after a signal, and see to it themselves that they end.
+const drains = "drains"
+
+// endsWithin is how long any other command may go on after a signal.
+const endsWithin = 2 * time.Second
+
+// whenRun has begun called when a command's work begins: what failed before is about arguments and flags. After a
+// signal the work is abandoned if it does not end: who reads a pipe, or a file without an end, does not see signals.
 func whenRun(cmd *cobra.Command, begun func()) {
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			begun()
-			return run(cmd, args)
+			ended := make(chan error, 1)
+			go func() { ended <- run(cmd, args) }()
+			if cmd.Annotations[drains] == "" {
+				defer context.AfterFunc(cmd.Context(), func() {
+					time.Sleep(endsWithin)
+					ended <- cmd.Context().Err()
+				})()
+			}
+			return <-ended
 		}
 	}
 	for _, sub := range cmd.Commands() {

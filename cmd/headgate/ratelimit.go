@@ -39,6 +39,7 @@ ignored with a warning, as manifests may have some.`,
 			`ratelimit --print-config`,
 		// Arguments are those of another program: they must not be errors.
 		DisableFlagParsing: true,
+		Annotations:        map[string]string{drains: "yes"},
 		RunE:               runRatelimit,
 	}
 }

@@ -3,10 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 func TestExitCodesOfReplay(t *testing.T) {
@@ -66,5 +69,29 @@ func TestInterruptedReplaySaysSo(t *testing.T) {
 	if code := run(ctx, []string{"replay", file, "--rules", rules}, nil, &out, &out); code != exitError ||
 		out.String() != "headgate: interrupted\n" {
 		t.Errorf("exit code %d: %s", code, out.String())
+	}
+}
+
+// A command that waits for its input ends after a signal.
+func TestCommandsThatReadEndAfterASignal(t *testing.T) {
+	rules := writeRules(t, "domain: d\ndescriptors: [{key: a, rate_limit: {unit: minute, requests_per_unit: 1}}]\n")
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{"replay --rules " + rules + " -", "replay --rules " + rules + " " + fifo,
+		"test " + fifo} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			in, quiet := io.Pipe()
+			defer quiet.Close()
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(100*time.Millisecond, cancel)
+			var out, said bytes.Buffer
+			if code := run(ctx, strings.Fields(args), in, &out, &said); code != exitError ||
+				said.String() != "headgate: interrupted\n" {
+				t.Errorf("exit code %d: %s", code, said.String())
+			}
+		})
 	}
 }

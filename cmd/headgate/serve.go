@@ -32,7 +32,8 @@ which variables are the reason.`,
 		Example: `  headgate serve --example
   headgate serve --rules rules/ --backend redis://localhost:6379
   headgate serve --rules rules/ --grpc unix:/run/headgate/rls.sock`,
-		Args: noArgs,
+		Args:        noArgs,
+		Annotations: map[string]string{drains: "yes"},
 	}
 	cmd.Flags().SortFlags = false
 	conf := config.Define(cmd.Flags())

@@ -80,7 +80,7 @@ func Run(ctx context.Context, opt Options) (*Report, error) {
 		return nil, err
 	}
 	if r.stdin != nil {
-		defer r.dropStdin()
+		defer r.stdin.Close()
 	}
 	if err := r.decide(); err != nil {
 		return nil, err
@@ -97,17 +97,12 @@ func (r *run) spool() (err error) {
 	if r.stdin, err = os.CreateTemp("", "headgate-replay-"); err != nil {
 		return err
 	}
+	_ = os.Remove(r.stdin.Name()) // it is read by its handle, and goes with the process however that ends
 	if _, err = io.Copy(r.stdin, r.Stdin); err != nil {
+		_ = r.stdin.Close()
 		err = fmt.Errorf("standard input is kept in a file meanwhile: %w", err)
-		r.dropStdin()
 	}
 	return err
-}
-
-// dropStdin drops the copy of standard input.
-func (r *run) dropStdin() {
-	_ = r.stdin.Close()
-	_ = os.Remove(r.stdin.Name())
 }
 
 // pass calls each with all requests in the order of their times.
