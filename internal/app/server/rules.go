@@ -189,7 +189,7 @@ func describeOutcome(o *watch.Outcome) string {
 type ruleSource struct {
 	name  string           // for the log
 	begin *descriptors.Set // the rules to start with; nil if they are still awaited
-	first <-chan struct{}  // is closed when there are rules
+	first <-chan struct{}  // is closed when there are rules, or none are awaited
 	// run follows the rules until ctx ends.
 	run func(ctx context.Context) error
 	// part reports whether there are rules, and whether all of them could be read.
@@ -209,7 +209,7 @@ var closed = func() <-chan struct{} {
 // noRules is the rule source of a service that only assigns slots. A call that asks for a limit gets an error, as
 // before a control plane sends the first rules. With an empty set of rules the call would pass.
 func noRules() ruleSource {
-	return ruleSource{name: "none", run: func(context.Context) error { return nil }, part: func() web.Part {
+	return ruleSource{name: "none", first: closed, run: func(context.Context) error { return nil }, part: func() web.Part {
 		return web.Part{Name: "rules", Problem: "none: only slots are served", Serving: true}
 	}}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -59,8 +60,15 @@ func TestServeSlots(t *testing.T) {
 
 // TestSlotsWithoutRules: who has slots need not have rules, and what asks for a limit gets an error.
 func TestSlotsWithoutRules(t *testing.T) {
-	r := startServe(t, "--slots", "sqlite::memory:", "--slots-seed", "100/PT4S", "--example=false")
+	r := startServe(t, "--slots", "sqlite::memory:", "--slots-seed", "100/PT4S", "--example=false",
+		"--xds-health", "rules")
 	r.Slot("pay-123")
+	testenv.Eventually(t, 10*time.Second, "be healthy: there are no rules to wait for", func() string {
+		if code, body := r.Get(r.HTTP, "/healthcheck"); code != 200 {
+			return fmt.Sprint(code, " ", body)
+		}
+		return ""
+	})
 	code, body := r.Get(r.HTTP, "/readyz?verbose")
 	if code != 200 || !strings.Contains(body, "rules: none: only slots are served") {
 		t.Errorf("%d %s", code, body)
