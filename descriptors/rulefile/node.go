@@ -284,25 +284,22 @@ func (l *loader) integer(n *yaml.Node, t *twig, what string, least, most int64) 
 	if n == nil {
 		return 0, false
 	}
-	if n.Kind == yaml.ScalarNode {
-		switch n.ShortTag() {
-		case "!!int":
-			v, err := strconv.ParseInt(n.Value, 10, 64)
-			if err != nil || strings.HasPrefix(n.Value, "0") {
-				err = n.Decode(&v) // octal, hexadecimal, 1_000
-			}
-			if err == nil && v >= least && v <= most {
-				return v, true
-			}
-			l.errorf(n, t, "%s %s is outside %d to %d", what, spell.Short(n.Value), least, most)
-			return 0, false
-		case "!!float":
-			l.errorf(n, t, "%s must be a whole number, not %s", what, spell.Short(n.Value))
-			return 0, false
-		}
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" {
+		l.errorf(n, t, "%s must be a whole number, not %s", what, describe(n))
+		return 0, false
 	}
-	l.errorf(n, t, "%s must be a whole number, not %s", what, describe(n))
-	return 0, false
+	v, err := strconv.ParseInt(n.Value, 10, 64)
+	if err != nil || strings.HasPrefix(n.Value, "0") {
+		err = n.Decode(&v) // octal, hexadecimal, 1_000
+	}
+	switch {
+	case err != nil, v < least, v > most:
+		l.errorf(n, t, "%s %s is outside %d to %d", what, spell.Short(n.Value), least, most)
+		return 0, false
+	case v > 7 && n.Value[0] == '0' && strings.Trim(n.Value, "01234567") == "":
+		l.warnf(n, t, "%s %s is octal and means %d; write %d, or leave the 0 out", what, n.Value, v, v)
+	}
+	return v, true
 }
 
 // number returns a whole number. Build checks its bounds.
