@@ -284,28 +284,17 @@ func TestShadowModeReservesNothingItHasNot(t *testing.T) {
 	h.wantLeft("quiet=u", "500")
 }
 
-// TestLostInShadowMode: what a limit in shadow mode may not have charged is not given back.
+// TestLostInShadowMode: what a limit in shadow mode, a rule in quota mode or a service in shadow mode may not have
+// charged is not given back.
 func TestLostInShadowMode(t *testing.T) {
-	h := setup(t, strings.Replace(reserveRules, "reserve: {amount: 600, ttl: 1m}",
-		"reserve: {amount: 600, ttl: 1m, on_lost: free}", 1))
-	h.now = h.now.Add(time.Second)
-	h.reserve("quiet=u", 0)
-	h.now = h.now.Add(61 * time.Second)
-	h.wantInFlight(0)
-	h.wantLeft("quiet=u", "400")
-	h.wantEvents("quiet", "reserved 1, lost 1")
-}
-
-// TestLostInQuotaMode: what a request in quota mode has charged is not known afterwards, so nothing is given back. The
-// same is true of a service that is in shadow mode as a whole.
-func TestLostInQuotaMode(t *testing.T) {
-	rules := strings.Replace(reserveRules, "  - key: quiet\n    shadow_mode: true\n    reserve: {amount: 600, ttl: 1m}",
-		"  - key: quiet\n    %s\n    reserve: {amount: 600, ttl: 1m, on_lost: free}", 1)
-	for text, change := range map[string]func(*Config){
-		fmt.Sprintf(rules, "quota_mode: true"):  func(*Config) {},
-		fmt.Sprintf(rules, "quota_mode: false"): func(c *Config) { c.ShadowMode = true },
+	rules := strings.Replace(reserveRules, "    shadow_mode: true\n    reserve: {amount: 600, ttl: 1m}",
+		"    %s\n    reserve: {amount: 600, ttl: 1m, on_lost: free}", 1)
+	for mode, change := range map[string]func(*Config){
+		"shadow_mode: true": func(*Config) {},
+		"quota_mode: true":  func(*Config) {},
+		"quota_mode: false": func(c *Config) { c.ShadowMode = true },
 	} {
-		h := setup(t, text, change)
+		h := setup(t, fmt.Sprintf(rules, mode), change)
 		h.now = h.now.Add(time.Second)
 		h.reserve("quiet=u", 0)
 		h.now = h.now.Add(61 * time.Second)
