@@ -719,6 +719,46 @@ func TestKeysLiveAsLongAsTheirState(t *testing.T) {
 	}
 }
 
+// TestALongerWindowThatBeginsWithTheOldOneIsKept: a limit's window becomes longer. The counter of the shorter window
+// counts on if both begin at the same instant, and lives until the longer one ends.
+func TestALongerWindowThatBeginsWithTheOldOneIsKept(t *testing.T) {
+	s := testenv.StartRedis(t)
+	ctx, c := context.Background(), s.Client()
+	for _, query := range []string{"", "?layout=envoy"} {
+		b := open(t, s.URL()+query)
+		k := limit.Key{Group: "g", Limit: "l"}
+		take := func(window time.Duration) (limit.Outcome, limit.Op) {
+			op := limit.Op{Key: k, Cost: 1,
+				Limit: limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 10, Window: window})}
+			req, out := limit.Request{Ops: []limit.Op{op}}, make([]limit.Verdict, 1)
+			if query != "" { // it names windows, and has no clock
+				req.At = limit.InstantOf(time.Now())
+			}
+			b.Take(ctx, []limit.Request{req}, out)
+			if out[0].Err != nil || !out[0].Admitted {
+				t.Fatalf("%q, %v: %+v", query, window, out[0])
+			}
+			return out[0].Outcomes[0], op
+		}
+		start := time.Now().Truncate(4 * time.Second).Add(4 * time.Second)
+		take(time.Second) // the script is known
+		time.Sleep(time.Until(start.Add(20 * time.Millisecond)))
+		for range 2 {
+			take(time.Second)
+		}
+		for i := range int64(3) {
+			began := time.Now()
+			o, op := take(4 * time.Second)
+			if o.Remaining != 10-3-i {
+				t.Errorf("%q: %d remaining after %d", query, o.Remaining, 3+i)
+			}
+			if ttl := c.PTTL(ctx, b.keyOf(&op, limit.InstantOf(start))).Val(); ttl+time.Since(began) < o.Reset {
+				t.Errorf("%q: the key lives for %v, its state for %v", query, ttl, o.Reset)
+			}
+		}
+	}
+}
+
 // TestOldStateCountsOn: counters that builds before 1.0 wrote count on.
 func TestOldStateCountsOn(t *testing.T) {
 	s := testenv.StartRedis(t)

@@ -2382,7 +2382,8 @@ for k = 1, n do
   local at, used, units = s[i + 1], s[i + 2], numbers[i]
   if life == key then -- nothing to write
   elseif units and at == numbers[i + 1] and used < UNITS / 2 and not injected
-      and tonumber(pcall_('INCRBY', key, used - units == 1 and '1' or used - units)) then -- its key lives long enough
+      and (tonumber(pcall_('PTTL', key)) or 0) * 1000 >= life -- a limit with a shorter window may have made it
+      and tonumber(pcall_('INCRBY', key, used - units == 1 and '1' or used - units)) then -- counted
   elseif (units or alone[i]) and s[i] == FIXED and life > 0 and life <= NEAR and at - precise <= NEAR and precise - at <= NEAR
       and at % 1000000 == 0 and used < UNITS / 2 and s[i + 3] == 0 then
     local number = string.format('%d%010d', FIRST + at / 1000000 % STARTS, used)

@@ -71,7 +71,7 @@ func (w *windows) byScript(ctx context.Context, reqs []limit.Request, out []limi
 		for j := range req.Ops {
 			op, o := &req.Ops[j], &v.Outcomes[j]
 			if o.Admitted && op.Cost > 0 && (v.Admitted || op.Each) && counts(req, op) {
-				w.ends.keep(w.hashOf(&op.Key), sent+o.Reset)
+				w.ends.keep(w.hashOf(op), sent+o.Reset)
 			}
 		}
 	}
@@ -86,8 +86,11 @@ func counts(req *limit.Request, op *limit.Op) bool {
 		l.Window()%time.Second == 0
 }
 
-func (w *windows) hashOf(key *limit.Key) uint64 {
-	return maphash.String(w.ends.seed, key.Group) ^ 3*maphash.String(w.ends.seed, key.Limit)
+// hashOf returns the hash of an op's key and window. A key may expire before a window that is longer than the one that
+// has made it.
+func (w *windows) hashOf(op *limit.Op) uint64 {
+	return maphash.String(w.ends.seed, op.Key.Group) ^ 3*maphash.String(w.ends.seed, op.Key.Limit) ^
+		uint64(op.Limit.Window())
 }
 
 // known reports whether all keys are known to be numbers, and notes their hashes.
@@ -100,7 +103,7 @@ func (w *windows) known(b *batch, reqs []limit.Request) bool {
 			if !counts(req, op) {
 				return false
 			}
-			hash := w.hashOf(&op.Key)
+			hash := w.hashOf(op)
 			if !w.ends.after(hash, soon) {
 				return false
 			}
