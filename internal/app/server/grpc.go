@@ -139,7 +139,7 @@ func (s *server) unaryEndpoint(l net.Listener, conf *tls.Config) (*endpoint, err
 		MaxMessageSize:       messages.MaxMessageSize,
 		MaxHeaderListSize:    maxHeaders,
 		MaxConcurrentStreams: maxStreams,
-		MaxConnections:       s.bounds.limit.Connections(maxUnaryConnections, unaryConnection),
+		MaxConnections:       s.bounds.limit.Connections(maxUnaryConnections, unaryConnection, mainFiles),
 		Memory:               s.bounds.pool,
 		MaxHeld:              maxHeld,
 		ReadTimeout:          connectWithin,
@@ -210,9 +210,14 @@ func (s *server) watchHealth(ctx context.Context, calls []*unary.Call) []*unary.
 // grpcEndpoint serves health, reflection and the access log, and the
 // rate-limit service if main, by grpc-go.
 func (s *server) grpcEndpoint(name string, l net.Listener, conf *tls.Config, main bool) *endpoint {
-	logs := s.bounds.limit.Connections(s.conf.AccessLogs, otherConnection)
+	files := int64(servicesFiles)
+	if main {
+		files = mainFiles
+	}
+	logs := s.bounds.limit.Connections(s.conf.AccessLogs, otherConnection, logFiles)
 	most := min(maxGRPCCalls, s.bounds.pool.Limit()/grpcStream)
-	bound := newBoundListener(l, s.bounds.limit.Connections(maxGRPCConnections, otherConnection)+logs, s.bounds.pool)
+	conns := s.bounds.limit.Connections(maxGRPCConnections, otherConnection, files)
+	bound := newBoundListener(l, conns+logs, s.bounds.pool)
 	calls := newGRPCStats(name, s.metrics, bound, most+int64(logs))
 	l = bound
 	opts := []grpc.ServerOption{

@@ -84,7 +84,7 @@ func (s *server) openHTTP(ctx context.Context) error {
 			l = tls.NewListener(l, over)
 		}
 		bounds := web.Bounds{Memory: s.bounds.pool, Stats: stats, HandshakeFailed: s.failures.failed(h.name), Turns: turns,
-			Connections: s.bounds.limit.Connections(maxHTTPConnections, otherConnection)}
+			Connections: s.bounds.limit.Connections(maxHTTPConnections, otherConnection, httpFiles)}
 		s.https = append(s.https, &httpServer{name: h.name, listener: l, Server: bounds.NewServer(h.handler, h.write, s.log)})
 	}
 	return nil

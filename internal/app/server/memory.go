@@ -13,6 +13,15 @@ const (
 	otherConnection = 64 << 10 // of net/http, with the longest headers, and of grpc-go
 )
 
+// What the connections of a listener may have of the files that the process may open, in sixteenths. There are up to
+// four listeners of HTTP. Two sixteenths are left for stores, rules and the like.
+const (
+	mainFiles     = 7 // of the listener that answers Envoy
+	servicesFiles = 1
+	logFiles      = 2 // access logs, beside the others on their listener
+	httpFiles     = 1
+)
+
 // bounds are what clients may make the process keep.
 type bounds struct {
 	limit     memory.Limit
@@ -28,8 +37,13 @@ func newBounds(m *serverMetrics) *bounds {
 	return b
 }
 
-// log says how much memory there is, and warns if it is little.
+// log says how much memory there is, and warns if it is little, or if few files can be open.
 func (b *bounds) log(log *slog.Logger) {
+	if b.limit.Files < memory.LeastFiles {
+		log.Warn("few files can be open, so few clients can connect; raise the limit (ulimit -n, LimitNOFILE)",
+			"limit", b.limit.Files, "clients", b.limit.Connections(maxUnaryConnections, unaryConnection, mainFiles),
+			"want", memory.LeastFiles)
+	}
 	if b.limit.Bytes == math.MaxInt64 {
 		log.Info("no limit of memory is known", "buffers_mib", b.pool.Limit()>>20)
 		return

@@ -161,6 +161,9 @@ func memoryRows(b *bounds) []metrics.Row {
 		metrics.GaugeOf("headgate_memory_limit_bytes", "Memory that the process may use: the least of the limits of its "+
 			"control group and their parents, of the machine, and of GOMEMLIMIT. 0: no limit is known.",
 			func() int64 { return b.limit.Bytes % math.MaxInt64 }),
+		metrics.GaugeOf("headgate_open_files_limit", "Files and connections that the process may have open. Clients have "+
+			"no more than seven eighths of them. 0: no limit is known.",
+			func() int64 { return b.limit.Files % math.MaxInt64 }),
 		metrics.GaugeOf("headgate_buffered_limit_bytes", "What headgate_buffered_bytes may be: a quarter of the memory "+
 			"limit, and 256 MiB at most.", func() int64 { return b.pool.Limit() }),
 		metrics.GaugeOf("headgate_buffered_bytes", "Memory of connections on all ports: open calls, requests and answers "+

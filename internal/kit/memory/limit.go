@@ -1,5 +1,5 @@
-// Package memory bounds what clients can make a process keep: it finds how much memory the process may use, and counts
-// what is read and not yet decided against a share of it. It knows no protocol.
+// Package memory bounds what clients can make a process keep: it finds how much memory and how many files the process
+// may use, and counts what is read and not yet decided against a share of the memory. It knows no protocol.
 package memory
 
 import (
@@ -13,19 +13,20 @@ import (
 	"strings"
 )
 
-// A Limit is how much memory the process may use.
+// A Limit is how much memory and how many files the process may use.
 type Limit struct {
 	Bytes int64  // math.MaxInt64 if nothing bounds it
 	From  string // what bounds it: a file of the system, or GOMEMLIMIT
+	Files int64  // open at a time, connections included; math.MaxInt64 if nothing bounds it
 }
 
 // Read returns the least of the limits of the process's own control group and its parents (cgroup v1 and v2), of the
-// machine's memory, and of GOMEMLIMIT. root is where the system's files are: "/" but for tests.
+// machine's memory, and of GOMEMLIMIT; and the limit of files. root is where the system's files are: "/" but for tests.
 func Read(root string) Limit {
-	least := Limit{Bytes: math.MaxInt64}
+	least := Limit{Bytes: math.MaxInt64, Files: files(root)}
 	take := func(l Limit) {
 		if l.Bytes > 0 && l.Bytes < least.Bytes {
-			least = l
+			least.Bytes, least.From = l.Bytes, l.From
 		}
 	}
 	take(machine(root))
@@ -33,12 +34,12 @@ func Read(root string) Limit {
 		for _, name := range []string{"memory.max", "memory.limit_in_bytes"} {
 			text, err := os.ReadFile(filepath.Join(root, dir, name))
 			if n, bad := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64); err == nil && bad == nil {
-				take(Limit{n, filepath.Join("/", dir, name)})
+				take(Limit{Bytes: n, From: filepath.Join("/", dir, name)})
 			}
 		}
 	}
 	if os.Getenv("GOMEMLIMIT") != "" {
-		take(Limit{debug.SetMemoryLimit(-1), "GOMEMLIMIT"})
+		take(Limit{Bytes: debug.SetMemoryLimit(-1), From: "GOMEMLIMIT"})
 	}
 	return least
 }
@@ -49,10 +50,25 @@ func machine(root string) Limit {
 	for line := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
 			kib, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 53)
-			return Limit{kib << 10, "/proc/meminfo"}
+			return Limit{Bytes: kib << 10, From: "/proc/meminfo"}
 		}
 	}
 	return Limit{}
+}
+
+// files returns how many files the process may have open: the soft limit, which Go raises to the hard one at start.
+func files(root string) int64 {
+	text, _ := os.ReadFile(filepath.Join(root, "proc/self/limits")) // where there is none, nothing is known
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "Max open files"); ok {
+			if soft := strings.Fields(rest); len(soft) > 0 {
+				if n, err := strconv.ParseInt(soft[0], 10, 64); err == nil && n > 0 {
+					return n
+				}
+			}
+		}
+	}
+	return math.MaxInt64
 }
 
 // groups returns the directories of the process's control groups that can have a limit of memory, and of their parents.
@@ -120,7 +136,16 @@ func (l Limit) HoldCollector() int64 {
 // Pool returns a pool of a quarter of the limit, and of [DefaultPool] at most.
 func (l Limit) Pool() *Pool { return NewPool(min(DefaultPool, l.Bytes/4)) }
 
-// Connections returns how many connections of so many bytes have room in an eighth of the limit: most at most.
-func (l Limit) Connections(most int, each int64) int {
-	return int(min(int64(most), max(l.Bytes/8/each, 1)))
+// LeastFiles are the files that a process with many clients should be able to open, and ownFiles those that it may
+// need without any.
+const (
+	LeastFiles = 1024
+	ownFiles   = 32
+)
+
+// Connections returns how many connections of so many bytes have room in an eighth of the memory and in so many
+// sixteenths of the files: most at most. All listeners together leave files for stores and rules: clients that hold
+// all files would keep a store from being dialed.
+func (l Limit) Connections(most int, each, sixteenths int64) int {
+	return int(min(int64(most), max(l.Bytes/8/each, 1), max((l.Files-ownFiles)/16*sixteenths, 1)))
 }

@@ -61,22 +61,49 @@ func TestLimitIsTheLeastOfAllGroups(t *testing.T) {
 		for name, text := range c.files {
 			write(name, text)
 		}
-		if got := Read(root); got != (Limit{c.want, c.from}) {
+		if got := Read(root); got != (Limit{c.want, c.from, math.MaxInt64}) {
 			t.Errorf("%s: %+v, want %d from %s", c.name, got, c.want, c.from)
 		}
 	}
 }
 
+// TestFilesAreTheSoftLimit: the table is as Linux writes it.
+func TestFilesAreTheSoftLimit(t *testing.T) {
+	const head = "Limit                     Soft Limit           Hard Limit           Units     \n"
+	for line, want := range map[string]int64{
+		"Max open files            1024                 524288               files     \n": 1024,
+		"Max open files            unlimited            unlimited            files     \n": math.MaxInt64,
+		"Max open files\n": math.MaxInt64,
+		"Max locked memory         65536                65536                bytes     \n": math.MaxInt64,
+	} {
+		root := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(root, "proc/self"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, "proc/self/limits"), []byte(head+line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := Read(root).Files; got != want {
+			t.Errorf("%q: %d, want %d", line, got, want)
+		}
+	}
+	if n := Read("/").Files; n < 64 || n == math.MaxInt64 {
+		t.Errorf("of this process: %d", n)
+	}
+}
+
 // TestBoundsFollowTheLimit in a small container, and are what they were in a large one.
 func TestBoundsFollowTheLimit(t *testing.T) {
-	for _, c := range []struct{ limit, pool, connections int64 }{
-		{128 << 20, 32 << 20, 1024},
-		{256 << 20, 64 << 20, 2048},
-		{4 << 30, DefaultPool, 16384},
-		{math.MaxInt64, DefaultPool, 16384},
+	for _, c := range []struct{ limit, files, pool, connections int64 }{
+		{128 << 20, 1 << 20, 32 << 20, 1024},
+		{256 << 20, 1 << 20, 64 << 20, 2048},
+		{4 << 30, 1 << 20, DefaultPool, 16384},
+		{4 << 30, 1024, DefaultPool, 434},
+		{4 << 30, 8, DefaultPool, 1},
+		{math.MaxInt64, math.MaxInt64, DefaultPool, 16384},
 	} {
-		l := Limit{Bytes: c.limit}
-		if pool, n := l.Pool().Limit(), l.Connections(16384, 16<<10); pool != c.pool || n != int(c.connections) {
+		l := Limit{Bytes: c.limit, Files: c.files}
+		if pool, n := l.Pool().Limit(), l.Connections(16384, 16<<10, 7); pool != c.pool || n != int(c.connections) {
 			t.Errorf("%d: a pool of %d and %d connections, want %d and %d", c.limit, pool, n, c.pool, c.connections)
 		}
 	}

@@ -12,18 +12,23 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/memory"
 )
 
-// Bounds are what the clients of a server may take. The zero value suits a program with memory for all of it.
+// Bounds are what the clients of a server may take. The zero value suits a program with one or two servers.
 type Bounds struct {
 	Memory      *memory.Pool // for bodies of requests, perhaps shared with others; nil: one of 16 MiB
-	Connections int          // open at a time; 0: 4,096
+	Connections int          // open at a time; 0: 4,096, where there are memory and files for as many
 	Turns       *Turns       // in which requests are computed, perhaps shared with other servers; nil: none
 	Stats       *Stats       // counts what becomes of connections; nil: nothing does
 	// HandshakeFailed is called for each TLS handshake that fails; nil: the log has them.
 	HandshakeFailed func(client net.Addr, err error)
 }
 
-// maxConns is how many connections a server has at most.
-const maxConns = 4096
+// What the connections of a server may have unless its Bounds say so: their number, bytes for each, and sixteenths of
+// the files that the process may open.
+const (
+	maxConns  = 4096
+	connBytes = 64 << 10
+	connFiles = 4
+)
 
 // NewServer returns a server of HTTP whose clients cannot hold it up: it bounds connections in
 // number, headers and bodies in bytes, and in time whatever they send or fetch. An answer may take
@@ -32,9 +37,12 @@ func (b Bounds) NewServer(h http.Handler, write time.Duration, log *slog.Logger)
 	if b.Turns != nil {
 		h = b.Turns.bound(h)
 	}
+	if b.Connections == 0 {
+		b.Connections = memory.Read("/").Connections(maxConns, connBytes, connFiles)
+	}
 	return &http.Server{
 		Handler:           boundBodies(cmp.Or(b.Memory, memory.NewPool(maxBodies)), h),
-		ConnState:         newConns(cmp.Or(b.Connections, maxConns), cmp.Or(b.Stats, new(Stats))).changed,
+		ConnState:         newConns(b.Connections, cmp.Or(b.Stats, new(Stats))).changed,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      write,
