@@ -149,5 +149,13 @@ func mysqlStatements() statements {
 	s := w.statements()
 	s.gate = text("SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = ? LOCK IN SHARE MODE")
 	s.gateAll = text("SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = ? FOR UPDATE")
+	// Claims update windows at any time. The innermost query reads nothing but the index, which they do not update, so
+	// they do not wait for it, as they would while it locks each window that it passes by.
+	const key = "WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS"
+	s.purgeWindows = w.text("DELETE T FROM (SELECT " + key + " FROM" +
+		" (SELECT " + key + " FROM RL_WNDW_CT FORCE INDEX (RL_WNDW_CT_I02X)" +
+		" WHERE {plus WNDW_STRT_TS|WNDW_SIZE_MS} <= @1 AND CREAT_TS < @2 {most #3}) C" +
+		" STRAIGHT_JOIN RL_WNDW_CT USING (" + key + ") {most #3} FOR UPDATE SKIP LOCKED) D" +
+		" STRAIGHT_JOIN RL_WNDW_CT T USING (" + key + ")")
 	return s
 }

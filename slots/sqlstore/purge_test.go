@@ -183,6 +183,34 @@ func TestAPurgePassesOverAWindowThatIsHeld(t *testing.T) {
 	})
 }
 
+// A purge locks no window that it leaves, so claims in it do not wait.
+func TestAPurgeLocksNoWindowThatItLeaves(t *testing.T) {
+	eachServer(t, func(t *testing.T, url string) {
+		db := migrated(t, url)
+		series := slots.Series{Scope: "purged", SizeMs: 1000}
+		_, err := db.Provision(soon(t), series, 0, 10_000, nil)
+		check(t, err)
+		purging, err := db.sql.Write.BeginTx(soon(t), nil)
+		check(t, err)
+		defer func() { _ = purging.Rollback() }()
+		purge := db.dialect.statements.purgeWindows.with(db.at(5000), db.at(time.Now().Add(time.Hour).UnixMilli()), 1000)
+		result, err := purging.ExecContext(soon(t), purge.Text, purge.Args...)
+		check(t, err)
+		if n, err := result.RowsAffected(); n != 5 || err != nil {
+			t.Fatalf("%d of 5 windows were purged: %v", n, err)
+		}
+		rows, err := mustOpen(t, url).sql.Write.QueryContext(soon(t), "SELECT SLOT_CT FROM RL_WNDW_CT FOR UPDATE SKIP LOCKED")
+		check(t, err)
+		defer rows.Close()
+		left := 0
+		for ; rows.Next(); left++ {
+		}
+		if check(t, rows.Err()); left != 5 {
+			t.Errorf("%d of 5 windows that are left are not locked", left)
+		}
+	})
+}
+
 // A row of a config that cannot be read, as one that somebody wrote by hand, hides no other config.
 func TestAConfigThatCannotBeReadHidesNoOther(t *testing.T) {
 	db := mustOpen(t, "sqlite::memory:")
