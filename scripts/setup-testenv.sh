@@ -23,6 +23,7 @@ ARCH=$(uname -m)
 readonly TOOLS ARCH
 readonly DIR=${HEADGATE_TESTENV_DIR:-$HOME/.cache/headgate-testenv}
 readonly ATTEMPTS=3
+readonly FREE_MIB=2000
 readonly POLICY_MARK='# written by setup-testenv.sh of headgate, for the length of an installation'
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -493,6 +494,17 @@ download_mysql() {
 		APT_CONFIG=$1/conf timeout 300 apt-get -qq -y -o Acquire::Retries=2 --no-install-recommends --download-only install mysql-server-core </dev/null >/dev/null
 }
 
+# On a full disk tests fail, of which few say so.
+check_disk() {
+	local dir free
+	for dir in "$DIR" "${TMPDIR:-/tmp}" "$(go env GOCACHE)"; do
+		mkdir -p "$dir"
+		free=$(df -Pm "$dir" | awk 'NR == 2 { print $4 }')
+		[ "$free" -ge "$FREE_MIB" ] || die "$dir has $free MiB free, and the tests need $FREE_MIB, or 8000 the first" \
+			"time. go clean -cache frees what Go has kept of earlier builds"
+	done
+}
+
 main() {
 	local name binary pin member want sums sum todo=() pythons=() packages changed=
 
@@ -501,6 +513,7 @@ main() {
 	exec 9>"$DIR/.lock" || die "cannot write to $DIR. Set HEADGATE_TESTENV_DIR to a directory you may write to"
 	flock -w 1800 9 || die "another run has held $DIR/.lock for half an hour. End it, then run this script again"
 	rm -rf "$DIR"/.staging.*
+	[ -n "$only_envoy" ] || check_disk
 
 	while read -r name binary pin member want sums; do
 		[ -n "$name" ] || continue
