@@ -5,10 +5,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -82,7 +80,7 @@ func newRatelimitMode(environ []string) (*ratelimitMode, error) {
 }
 
 func (m *ratelimitMode) serve(cmd *cobra.Command) error {
-	signal.Ignore(syscall.SIGHUP) // of a terminal that closes; SIGTERM drains
+	settings.Outlive(cmd.ErrOrStderr())
 	log := m.conf.Logger(cmd.ErrOrStderr())
 	m.tell(log)
 	for _, v := range m.res.Environment { // which OpenTelemetry's packages read themselves

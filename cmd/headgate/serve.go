@@ -11,6 +11,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/app/compat"
 	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/server"
+	"github.com/headgate-rls/headgate/internal/kit/settings"
 )
 
 func serveCommand() *cobra.Command {
@@ -59,6 +60,7 @@ which variables are the reason.`,
 		if err := config.Resolve(cmd.Flags(), conf, os.Environ(), nil); err != nil {
 			return inputError{err}
 		}
+		settings.Outlive(cmd.ErrOrStderr())
 		return server.Run(cmd.Context(), server.Config{
 			Settings: conf, Log: conf.Logger(cmd.ErrOrStderr()), Version: buildVersion(),
 		})

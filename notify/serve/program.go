@@ -55,6 +55,7 @@ func (p Program[S]) Run(ctx context.Context, args, environ []string, out, errOut
 		if err != nil {
 			return err
 		}
+		settings.Outlive(out)
 		log := p.Settings.Logger(out, append(warnings, p.Settings.Unwise()...))
 		return p.Serve(cmd.Context(), p.Settings, log, settings.Version(p.Version))
 	}

@@ -1,0 +1,64 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+// A log whose reader ends after the first line that comes when the file ended is there.
+const readerThatEnds = `#!/bin/sh
+cd %[1]s && mkfifo log && (while read -r line; do echo "$line"; [ -e ended ] && exit; done <log) &
+until [ -p %[1]s/log ]; do sleep 0.01; done
+exec %[2]s "$@" >%[1]s/log 2>&1
+`
+
+// TestServiceOutlivesItsLogAndSession: the program that reads the log ends, and a SIGHUP comes, as from a session that
+// ends or from those who expect a reload. headgate goes on, reads its rules, and still ends in order.
+func TestServiceOutlivesItsLogAndSession(t *testing.T) {
+	dir := t.TempDir()
+	rules := func(limit string) string {
+		return "domain: e2e\ndescriptors: [{key: a, rate_limit: {unit: hour, requests_per_unit: " + limit + "}}]\n"
+	}
+	write := func(name, text string) string {
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	file := write("rules.yaml", rules("1"))
+	script := write("headgate-with-reader", fmt.Sprintf(readerThatEnds, dir, program))
+	hg := testenv.ServeHeadgate(t, script, "--rules", file)
+	write("ended", "")
+	limited := func(want string) func() string {
+		return func() string {
+			_, out, errOut := testenv.RunProgram(t, program, nil, "ask", "--addr", hg.GRPC, "e2e", "a=b")
+			if !strings.Contains(out, want) {
+				return out + errOut
+			}
+			return ""
+		}
+	}
+	for _, limit := range []string{"none", "2", "wrong", "3"} { // each is a line in the log
+		write("rules.yaml", rules(limit))
+		if strings.Trim(limit, "23") == "" {
+			testenv.Eventually(t, 10*time.Second, "have headgate read its rules", limited("limit="+limit+"/"))
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	if err := syscall.Kill(hg.PID(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	write("rules.yaml", rules("4"))
+	testenv.Eventually(t, 10*time.Second, "have headgate read its rules after SIGHUP", limited("limit=4/"))
+	if err := hg.Stop(); err != nil {
+		t.Error(err)
+	}
+}
