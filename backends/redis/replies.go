@@ -3,7 +3,9 @@ package redis
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net"
+	"os"
 	"syscall"
 )
 
@@ -38,7 +40,11 @@ func boundReplies(conn net.Conn) net.Conn {
 type boundedConn struct {
 	net.Conn
 	replies replyScanner
+	refusal string // an error that was the last reply, or ""
 }
+
+// maxRefusal is how many bytes of a refusal are kept.
+const maxRefusal = 100
 
 // Read implements [net.Conn].
 func (c *boundedConn) Read(b []byte) (int, error) {
@@ -46,10 +52,31 @@ func (c *boundedConn) Read(b []byte) (int, error) {
 		return 0, c.replies.err
 	}
 	n, err := c.Conn.Read(b)
+	if n > 0 && b[0] == '-' {
+		line, _, _ := bytes.Cut(b[1:min(n, maxRefusal)], []byte("\r"))
+		c.refusal = string(line)
+	} else if n > 0 {
+		c.refusal = ""
+	}
 	if c.replies.take(b[:n]); c.replies.err != nil {
 		return 0, c.replies.err
 	}
-	return n, err
+	return n, c.why(err)
+}
+
+// Write implements [net.Conn].
+func (c *boundedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	return n, c.why(err)
+}
+
+// why adds to the error of a connection that Redis has closed what it said before: to a new client that it has no place
+// for, say. The driver drops what HELLO is answered, and knows only that the next write has failed.
+func (c *boundedConn) why(err error) error {
+	if err == nil || c.refusal == "" || errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("%w: Redis has closed the connection after it said %q", err, c.refusal)
 }
 
 // A replyScanner follows the structure of replies, in whatever parts they arrive.

@@ -11,7 +11,23 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate-rls/headgate/test/testenv"
 )
+
+// TestRefusedClientsAreToldWhy: a Redis that has no place for a client says so and hangs up.
+func TestRefusedClientsAreToldWhy(t *testing.T) {
+	s := testenv.StartRedis(t)
+	if err := s.Client().ConfigSet(t.Context(), "maxclients", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		err := open(t, s.URL()).Ping(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "max number of clients reached") {
+			t.Errorf("%v", err)
+		}
+	}
+}
 
 func TestRepliesAreBounded(t *testing.T) {
 	for _, c := range []struct {
