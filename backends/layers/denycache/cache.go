@@ -158,7 +158,7 @@ func (s *shard) remove(set *set, w int) {
 // that another op refused.
 type refusal struct {
 	limit *limit.Limit
-	cost  int64         // at least one
+	cost  int64         // at least one, of which there is also room or none for a question
 	at    limit.Instant // of the store's verdict
 	sent  time.Duration // when the store was asked, on this cache's clock
 	room  bool          // it is no refusal
@@ -173,7 +173,7 @@ type refusal struct {
 // the store answers. A limit that saturates takes something of costs without room: only where nothing is
 // left is a later request sure to change nothing.
 func (r *refusal) learn(op *limit.Op, out *limit.Outcome, at limit.Instant, keeps bool) bool {
-	*r = refusal{limit: op.Limit, cost: op.Cost, at: at, room: out.Admitted, recall: !keeps,
+	*r = refusal{limit: op.Limit, cost: max(op.Cost, 1), at: at, room: out.Admitted, recall: !keeps,
 		remaining: out.Remaining, retry: out.Retry, reset: out.Reset}
 	if r.recall && r.room {
 		return false
@@ -191,6 +191,7 @@ func (r *refusal) learn(op *limit.Op, out *limit.Outcome, at limit.Instant, keep
 // answer tells what the store would say to cost at instant now, and whether it refuses.
 func (r *refusal) answer(cost int64, now limit.Instant, out *limit.Outcome) bool {
 	passed := now.Sub(r.at)
+	cost = max(cost, 1)
 	switch {
 	case r.room && cost == r.cost:
 		*out = limit.Outcome{Admitted: true, Remaining: r.remaining, Reset: max(r.reset-passed, 0)}

@@ -209,15 +209,15 @@ func (b *Backend) learn(req *limit.Request, v *limit.Verdict, sent time.Duration
 			b.cache.drop(&op.Key)
 			continue
 		}
-		if op.Cost == 0 || v.Err != nil || len(v.Outcomes) != len(req.Ops) || op.Limit == nil || op.Limit.Is(limit.Leased) {
+		if v.Err != nil || len(v.Outcomes) != len(req.Ops) || op.Limit == nil || op.Limit.Is(limit.Leased) {
 			continue
 		}
 		out, shares := &v.Outcomes[i], func(o limit.Op) bool { return o.Key == op.Key }
 		if out.Admitted && (v.Admitted || op.Each) || slices.ContainsFunc(req.Ops[:i], shares) {
 			continue
 		}
-		r := refusal{}
-		if r.learn(op, out, v.At, b.keeps(op) && !slices.ContainsFunc(req.Ops[i+1:], shares)) {
+		alone := !slices.ContainsFunc(req.Ops[i+1:], shares)
+		if r := (refusal{}); (alone || op.Cost > 0) && r.learn(op, out, v.At, alone && b.keeps(op)) {
 			r.sent = sent
 			b.cache.put(&op.Key, &r, gen)
 		}
@@ -233,8 +233,8 @@ func (b *Backend) settle(req *limit.Request, v *limit.Verdict, held bool) {
 	for i := range req.Ops {
 		op := &req.Ops[i]
 		admitted := i < len(v.Outcomes) && v.Outcomes[i].Admitted && (v.Admitted || op.Each)
-		if admitted && op.Cost > 0 && (held || !b.keeps(op) && !op.Limit.Is(limit.Leased)) {
-			b.cache.forget(&op.Key, op.Cost)
+		if admitted && op.Cost >= 0 && (held || op.Cost == 0 || !b.keeps(op) && !op.Limit.Is(limit.Leased)) {
+			b.cache.forget(&op.Key, max(op.Cost, 1))
 		}
 	}
 }

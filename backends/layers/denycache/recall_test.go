@@ -148,6 +148,10 @@ func TestWhatIsRecalled(t *testing.T) {
 		t.Errorf("beside one that no counter admits: %+v", v)
 	}
 	r.wantRecalled("what gives back", false, full, op("other", l, -1))
+	r.wantRecalled("what only asks", true, op("k", l, 0))
+	release := op("f", flight, 0)
+	release.Holder = lease.Holder
+	r.wantRecalled("what ends a request in flight", false, full, release)
 	r.wantRecalled("a shadow beside one that has room", false, shadow(full), other)
 	if v := r.outage(errAway, shadow(full)); v.Err != nil || !v.Recalled || !v.Admitted || v.Outcomes[0].Admitted {
 		t.Errorf("shadows only: %+v", v)
@@ -164,6 +168,27 @@ func TestWhatIsRecalled(t *testing.T) {
 	}
 	r.clock.Add(2 * time.Second)
 	r.want("the store answers again", false, true, full)
+}
+
+// TestQuestionsAreRecalled: who asks with a cost of zero, and reports what was spent later, is refused in an outage if
+// the store refused the last question, and not after it admitted one.
+func TestQuestionsAreRecalled(t *testing.T) {
+	for over, debt := range map[limit.Overflow]int64{limit.Refuse: 0, limit.Saturate: 0, limit.Debt: 3} {
+		r := newRig(t, time.Second)
+		l := must(newLimit(limit.FixedWindow, 3, time.Hour).WithOverflow(over, debt))
+		question := op("k", l, 0)
+		r.want("room", true, true, question)
+		r.wantRecalled("room", false, question)
+		r.want("what is spent", true, true, op("k", l, 3))
+		r.want("no room", false, true, question)
+		r.wantRecalled("no room", true, question)
+		r.wantRecalled("no room for a unit", true, op("k", l, 1))
+		if err := r.store.Memory.Forget(t.Context(), []limit.Key{question.Key}); err != nil {
+			t.Fatal(err)
+		}
+		r.want("room after a reset elsewhere", true, true, question)
+		r.wantRecalled("room after a reset elsewhere", false, question)
+	}
 }
 
 // TestWhatOnlyAnOutageNeedsIsNotAnswered: a limit that lends is asked each time, as it lends more.
