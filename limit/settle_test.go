@@ -253,6 +253,34 @@ func lawOfCosts(t *testing.T, b *budget, r *rand.Rand) {
 	}
 }
 
+// TestBucketsAreHeldBackByTheirOwnReservations: by one of the same key that a request takes, or by those it settles.
+func TestBucketsAreHeldBackByTheirOwnReservations(t *testing.T) {
+	lease := MustNew(Spec{Algorithm: Concurrency, Max: 10, Window: time.Minute})
+	bucket := Op{Key: Key{"a", "b"}, Cost: 1, Limit: MustNew(Spec{Algorithm: TokenBucket, Max: 10, Window: time.Minute})}
+	window := Op{Key: Key{"a", "w"}, Cost: 1, Limit: MustNew(Spec{Algorithm: FixedWindow, Max: 10, Window: time.Minute})}
+	reserves := Op{Key: Key{"a", ReservationPart}, Cost: 1, Limit: lease, Holder: WithAmount("holder", 5)}
+	flight, asks, other, settles := reserves, reserves, reserves, window
+	flight.Holder, asks.Cost, other.Key.Group, settles.AsOf = "holder", 0, "other", AsLeased
+	for _, c := range []struct {
+		name string
+		ops  []Op
+		want int // of the first
+	}{
+		{"takes a reservation", []Op{bucket, reserves}, 1},
+		{"the first of those that it takes", []Op{bucket, flight, reserves, reserves}, 2},
+		{"a request in flight", []Op{bucket, flight}, -1},
+		{"a question about one", []Op{bucket, asks}, -1},
+		{"of another key", []Op{bucket, other}, -1},
+		{"no bucket", []Op{window, reserves}, -1},
+		{"alone", []Op{bucket}, -1},
+		{"a settlement of others", []Op{bucket, window, settles}, 0},
+	} {
+		if got := HeldBy(c.ops, 0); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
 func TestAmounts(t *testing.T) {
 	for _, n := range []int64{0, 1, 255, 1 << 40, maxExact} {
 		if got := Amount(WithAmount("a~b", n)); got != n || len(WithAmount("", n)) > MaxAmountLen {
