@@ -68,9 +68,6 @@ func decideOne(s *State, op *Op, now Instant, v *Verdict) (changed bool) {
 	if op.AsOf != 0 {
 		return decideReturn(s, op, now, out)
 	}
-	if s.At > now { // it moves, whatever becomes of the request
-		s.moveTo(now, op.Limit)
-	}
 	if op.Limit.below < 0 { // as in decideNew
 		s.stepStrict(op.Limit, op.Cost, now, out)
 	} else {
