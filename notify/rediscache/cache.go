@@ -157,6 +157,11 @@ func (c *Cache) moveBlock(ctx context.Context, user string) error {
 	if err != nil {
 		return err
 	}
+	if b.From == b.To {
+		if came, err := c.awaitBlock(ctx, user); came || err != nil {
+			return err
+		}
+	}
 	put, err := c.putBlock(ctx, user, b)
 	over := errors.Is(err, errNoTime)
 	if err != nil && !over {
@@ -179,6 +184,27 @@ func (c *Cache) moveBlock(ctx context.Context, user string) error {
 		return &awayError{err}
 	}
 	return nil
+}
+
+// maxTransit bounds the longest pause of awaitBlock, which waits for twice as long.
+const maxTransit = 80 * time.Millisecond
+
+// awaitBlock waits for the last units of a window, which another gateway may have taken from the row but not moved to
+// the hash yet. It reports whether they came. If not, the hash is made full, and nobody waits again in that window.
+func (c *Cache) awaitBlock(ctx context.Context, user string) (came bool, err error) {
+	for pause := 5 * time.Millisecond; pause <= maxTransit; pause *= 2 {
+		if err := background.Sleep(ctx, pause); err != nil {
+			return false, &awayError{err}
+		}
+		needed, err := c.needsBlock(ctx, user)
+		if err != nil {
+			return false, &awayError{err}
+		}
+		if !needed {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // grow gets the next block before this one is used up, so that no send waits for it.

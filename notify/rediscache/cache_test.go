@@ -125,6 +125,42 @@ func TestABlockIsFetchedOncePerBlock(t *testing.T) {
 	}
 }
 
+// TestUnitsOnTheirWayAreWaitedFor: another gateway has taken the last units from the row, and not moved them to the
+// hash yet. A send waits for them; if they do not come it is refused, and the next one does not wait.
+func TestUnitsOnTheirWayAreWaitedFor(t *testing.T) {
+	c, store := newCache(t, testenv.StartRedis(t))
+	send := func() error {
+		_, err := c.Send(t.Context(), notify.Message{ID: "id", UserID: "u", Text: "x"})
+		return err
+	}
+	for _, left := range []int64{4, 0} { // in the hash there are so many, or there is no hash
+		for _, comes := range []bool{true, false} {
+			c.mustConfigure(t, left+2)
+			for range left - 1 {
+				c.mustSend(t)
+			}
+			c.grows.Wait()
+			b, err := store.Reserve(t.Context(), "u", blockOf)
+			if err != nil || b.From != left || b.To != left+2 {
+				t.Fatalf("%+v, %v, want the last units", b, err)
+			}
+			if left > 0 {
+				c.mustSend(t) // which asks for more behind the answer
+			}
+			if comes {
+				time.AfterFunc(20*time.Millisecond, func() { _, _ = c.putBlock(context.Background(), "u", b) })
+			}
+			if err := send(); (err == nil) != comes || err != nil && !errors.As(err, new(*notify.LimitedError)) {
+				t.Errorf("after %d sends, while units are on their way (%v): %v", left, comes, err)
+			}
+			began := time.Now()
+			if err := send(); (err == nil) != comes || !comes && time.Since(began) > maxTransit {
+				t.Errorf("after %d sends, once they have come (%v): %v after %v", left, comes, err, time.Since(began))
+			}
+		}
+	}
+}
+
 // TestSendsThatMissTogetherGetEachUnitOnce: the hash is made once, and nobody's count is lost.
 func TestSendsThatMissTogetherGetEachUnitOnce(t *testing.T) {
 	c, _ := newCache(t, testenv.StartRedis(t))
