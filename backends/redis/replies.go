@@ -52,7 +52,7 @@ func (c *boundedConn) Read(b []byte) (int, error) {
 		return 0, c.replies.err
 	}
 	n, err := c.Conn.Read(b)
-	if n > 0 && b[0] == '-' {
+	if n > 0 && b[0] == '-' && c.replies.between() {
 		line, _, _ := bytes.Cut(b[1:min(n, maxRefusal)], []byte("\r"))
 		c.refusal = string(line)
 	} else if n > 0 {
@@ -93,6 +93,9 @@ type replyScanner struct {
 	depth int
 	items int // the sum of left
 }
+
+// between reports whether the next byte begins a reply.
+func (s *replyScanner) between() bool { return s.kind == 0 && s.text == 0 && s.depth == 0 }
 
 // take takes what has arrived.
 func (s *replyScanner) take(b []byte) {
