@@ -494,7 +494,7 @@ download_mysql() {
 		APT_CONFIG=$1/conf timeout 300 apt-get -qq -y -o Acquire::Retries=2 --no-install-recommends --download-only install mysql-server-core </dev/null >/dev/null
 }
 
-# On a full disk tests fail, of which few say so.
+# On a full disk, tests fail with errors that do not name it.
 check_disk() {
 	local dir free
 	for dir in "$DIR" "${TMPDIR:-/tmp}" "$(go env GOCACHE)"; do

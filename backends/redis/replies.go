@@ -40,7 +40,7 @@ func boundReplies(conn net.Conn) net.Conn {
 type boundedConn struct {
 	net.Conn
 	replies replyScanner
-	refusal string // an error that was the last reply, or ""
+	refusal string // the last reply if it was an error, or ""
 }
 
 // maxRefusal is how many bytes of a refusal are kept.
@@ -70,13 +70,13 @@ func (c *boundedConn) Write(b []byte) (int, error) {
 	return n, c.why(err)
 }
 
-// why adds to the error of a connection that Redis has closed what it said before: to a new client that it has no place
-// for, say. The driver drops what HELLO is answered, and knows only that the next write has failed.
+// why adds the last error reply to err: Redis closes a connection after it has refused a client, above maxclients for
+// example. The driver ignores the reply to HELLO, and reports only that the next write has failed.
 func (c *boundedConn) why(err error) error {
 	if err == nil || c.refusal == "" || errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
-	return fmt.Errorf("%w: Redis has closed the connection after it said %q", err, c.refusal)
+	return fmt.Errorf("%w: Redis has closed the connection after it replied %q", err, c.refusal)
 }
 
 // A replyScanner follows the structure of replies, in whatever parts they arrive.

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-// TestRefusedClientsAreToldWhy: a Redis that has no place for a client says so and hangs up.
+// TestRefusedClientsAreToldWhy: Redis has reached maxclients. It replies with an error and closes the connection.
 func TestRefusedClientsAreToldWhy(t *testing.T) {
 	s := testenv.StartRedis(t)
 	if err := s.Client().ConfigSet(t.Context(), "maxclients", "1").Err(); err != nil {

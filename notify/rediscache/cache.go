@@ -189,8 +189,9 @@ func (c *Cache) moveBlock(ctx context.Context, user string) error {
 // maxTransit bounds the longest pause of awaitBlock, which waits for twice as long.
 const maxTransit = 80 * time.Millisecond
 
-// awaitBlock waits for the last units of a window, which another gateway may have taken from the row but not moved to
-// the hash yet. It reports whether they came. If not, the hash is made full, and nobody waits again in that window.
+// awaitBlock waits for the last units of a window: another gateway may have taken them from the row and not put them
+// into the hash yet. It reports whether they came. If not, the caller puts an empty block into the hash, which is full
+// then, so that no send waits again in that window.
 func (c *Cache) awaitBlock(ctx context.Context, user string) (came bool, err error) {
 	for pause := 5 * time.Millisecond; pause <= maxTransit; pause *= 2 {
 		if err := background.Sleep(ctx, pause); err != nil {

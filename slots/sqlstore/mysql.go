@@ -140,6 +140,9 @@ func mysqlWords() *words {
 			"active": "",
 			// In this order: the join reads no row but those of the keys.
 			"purge": "DELETE T FROM (SELECT $2 FROM $1 WHERE $3 FOR UPDATE SKIP LOCKED) D STRAIGHT_JOIN $1 T USING ($2)",
+			// The innermost query locks entries of the index only. {purge} would lock each row that it reads.
+			"purgeBy": "DELETE T FROM (SELECT $2 FROM (SELECT $2 FROM $1 FORCE INDEX ($4) WHERE $3) C" +
+				" STRAIGHT_JOIN $1 USING ($2) LIMIT 1000000 FOR UPDATE SKIP LOCKED) D STRAIGHT_JOIN $1 T USING ($2)",
 		},
 	}
 }
@@ -149,13 +152,5 @@ func mysqlStatements() statements {
 	s := w.statements()
 	s.gate = text("SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = ? LOCK IN SHARE MODE")
 	s.gateAll = text("SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = ? FOR UPDATE")
-	// Claims update windows at any time. The innermost query reads nothing but the index, which they do not update, so
-	// they do not wait for it, as they would while it locks each window that it passes by.
-	const key = "WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS"
-	s.purgeWindows = w.text("DELETE T FROM (SELECT " + key + " FROM" +
-		" (SELECT " + key + " FROM RL_WNDW_CT FORCE INDEX (RL_WNDW_CT_I02X)" +
-		" WHERE {plus WNDW_STRT_TS|WNDW_SIZE_MS} <= @1 AND CREAT_TS < @2 {most #3}) C" +
-		" STRAIGHT_JOIN RL_WNDW_CT USING (" + key + ") {most #3} FOR UPDATE SKIP LOCKED) D" +
-		" STRAIGHT_JOIN RL_WNDW_CT T USING (" + key + ")")
 	return s
 }

@@ -21,6 +21,8 @@ import (
 //	{insert T} inserts into a table with a primary key; {skip T} at the end: unless the key is there
 //	{fill T} and {filled} at the end: the same, but existing rows do not count as changed
 //	{purge T|K|C} deletes the rows of the table T, whose key is K, that C selects, but for those that are locked
+//	{purgeBy T|K|C|I} is {purge} for rows that others update at any time: the index I has all that C reads, and no column
+//	that they update
 //	{renew} at the end of an insert into RL_WNDW_CT: a row of an earlier epoch is written anew
 //	{epoch} the epoch of the series :1, #2
 //	{key :1} a text that may be empty
@@ -35,8 +37,9 @@ type words struct {
 
 // commonTexts are the texts of words that are missing in words.texts.
 var commonTexts = map[string]string{
-	"purge": "DELETE FROM $1 WHERE ($2) IN (SELECT $2 FROM $1 WHERE $3{pass})",
-	"dual":  "", "lock": "", "pass": "", "wait": "", "skip": "", "filled": "", "renew": "",
+	"purge":   "DELETE FROM $1 WHERE ($2) IN (SELECT $2 FROM $1 WHERE $3{pass})",
+	"purgeBy": "{purge $1|$2|$3}",
+	"dual":    "", "lock": "", "pass": "", "wait": "", "skip": "", "filled": "", "renew": "",
 	"first": "{most 1}", "most": "LIMIT $1", "key": "$1",
 	"epoch":  "COALESCE((SELECT EPOCH_CT FROM RL_WNDW_EPOCH WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2), 0)",
 	"active": ", (SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = $1)",
@@ -181,8 +184,8 @@ SELECT :1, #2, {plus @3|W.N * #2}, COALESCE(C.CT, 0), {now}, {epoch}
 
 		purgeFrontiers: t("{purge RL_WNDW_FRONTIER_TRK|WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS|" +
 			"{plus REQ_TS|WNDW_SIZE_MS} <= @1 AND CREAT_TS < @2 {most #3}}"),
-		purgeWindows: t("{purge RL_WNDW_CT|WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS|" +
-			"{plus WNDW_STRT_TS|WNDW_SIZE_MS} <= @1 AND CREAT_TS < @2 {most #3}}"),
+		purgeWindows: t("{purgeBy RL_WNDW_CT|WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS|" +
+			"{plus WNDW_STRT_TS|WNDW_SIZE_MS} <= @1 AND CREAT_TS < @2 {most #3}|RL_WNDW_CT_I02X}"),
 		purgeSlots: t("{purge RL_EVENT_SLOT_DTL|WNDW_SLOT_ID|" +
 			"CREAT_TS < @1 AND COMPUTED_SCHED_TS < @1 ORDER BY CREAT_TS {most #2}}"),
 		dropFrontiers: t("DELETE FROM RL_WNDW_FRONTIER_TRK WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2"),

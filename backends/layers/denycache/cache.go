@@ -158,7 +158,7 @@ func (s *shard) remove(set *set, w int) {
 // that another op refused.
 type refusal struct {
 	limit *limit.Limit
-	cost  int64         // at least one, of which there is also room or none for a question
+	cost  int64         // at least one: a question counts as a cost of one
 	at    limit.Instant // of the store's verdict
 	sent  time.Duration // when the store was asked, on this cache's clock
 	room  bool          // it is no refusal

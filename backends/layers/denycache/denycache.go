@@ -216,6 +216,7 @@ func (b *Backend) learn(req *limit.Request, v *limit.Verdict, sent time.Duration
 		if out.Admitted && (v.Admitted || op.Each) || slices.ContainsFunc(req.Ops[:i], shares) {
 			continue
 		}
+		// A question does not replace the refusal of another op with its key, which answers other requests.
 		alone := !slices.ContainsFunc(req.Ops[i+1:], shares)
 		if r := (refusal{}); (alone || op.Cost > 0) && r.learn(op, out, v.At, alone && b.keeps(op)) {
 			r.sent = sent

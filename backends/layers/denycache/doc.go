@@ -22,10 +22,10 @@
 // A request that gets an error (backends.ErrUnavailable: no answer, an open circuit breaker, a full queue) is
 // refused if one of its ops is known to be refused until later than now, however long ago the store said so.
 // The verdict says that it is recalled. So what was refused stays refused in an outage, whatever policies say.
-// For this the refusals of limits that lend or saturate are kept, too, and those of questions, which are as those
-// of a cost of one. Requests in flight are not: one that ends makes room. Nothing is recalled after a reset or a
-// refund on this replica, after the store has admitted the same cost, or under a changed limit. A reset by another
-// replica that this one has not heard of takes effect when the store is asked again.
+// For this the cache also keeps refusals of limits that lend or saturate, and of questions: a question counts as a
+// cost of one. It keeps none of requests in flight, because one that ends makes room. Nothing is recalled after a
+// reset or a refund on this replica, after the store has admitted the same cost, or under a changed limit. A reset by
+// another replica that this one has not heard of takes effect when the store is asked again.
 //
 // # What may be old
 //

@@ -170,8 +170,8 @@ func TestWhatIsRecalled(t *testing.T) {
 	r.want("the store answers again", false, true, full)
 }
 
-// TestQuestionsAreRecalled: who asks with a cost of zero, and reports what was spent later, is refused in an outage if
-// the store refused the last question, and not after it admitted one.
+// TestQuestionsAreRecalled: a client asks with a cost of zero and reports what it has spent later. In an outage its
+// questions are refused if the store refused the last one, and not if the store admitted it.
 func TestQuestionsAreRecalled(t *testing.T) {
 	for over, debt := range map[limit.Overflow]int64{limit.Refuse: 0, limit.Saturate: 0, limit.Debt: 3} {
 		r := newRig(t, time.Second)

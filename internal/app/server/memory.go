@@ -13,8 +13,8 @@ const (
 	otherConnection = 64 << 10 // of net/http, with the longest headers, and of grpc-go
 )
 
-// What the connections of a listener may have of the files that the process may open, in sixteenths. There are up to
-// four listeners of HTTP. Two sixteenths are left for stores, rules and the like.
+// How many sixteenths of the limit of open files the connections of a listener may use. There are up to four listeners
+// of HTTP. Two sixteenths are left for stores and rules.
 const (
 	mainFiles     = 7 // of the listener that answers Envoy
 	servicesFiles = 1

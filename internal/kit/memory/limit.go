@@ -4,6 +4,7 @@ package memory
 
 import (
 	"bytes"
+	"cmp"
 	"math"
 	"os"
 	"path/filepath"
@@ -46,29 +47,25 @@ func Read(root string) Limit {
 
 // machine returns the memory of the machine.
 func machine(root string) Limit {
-	text, _ := os.ReadFile(filepath.Join(root, "proc/meminfo")) // where there is none, nothing is known
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
-			kib, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 53)
-			return Limit{Bytes: kib << 10, From: "/proc/meminfo"}
-		}
-	}
-	return Limit{}
+	return Limit{Bytes: number(root, "proc/meminfo", "MemTotal:") << 10, From: "/proc/meminfo"}
 }
 
 // files returns how many files the process may have open: the soft limit, which Go raises to the hard one at start.
 func files(root string) int64 {
-	text, _ := os.ReadFile(filepath.Join(root, "proc/self/limits")) // where there is none, nothing is known
+	return cmp.Or(number(root, "proc/self/limits", "Max open files"), math.MaxInt64)
+}
+
+// number returns the number that follows a label in a file of the system, 0 if there is none.
+func number(root, name, label string) int64 {
+	text, _ := os.ReadFile(filepath.Join(root, name)) // where there is none, nothing is known
 	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "Max open files"); ok {
-			if soft := strings.Fields(rest); len(soft) > 0 {
-				if n, err := strconv.ParseInt(soft[0], 10, 64); err == nil && n > 0 {
-					return n
-				}
-			}
+		if rest, ok := strings.CutPrefix(line, label); ok {
+			word, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+			n, _ := strconv.ParseUint(word, 10, 53)
+			return int64(n)
 		}
 	}
-	return math.MaxInt64
+	return 0
 }
 
 // groups returns the directories of the process's control groups that can have a limit of memory, and of their parents.
@@ -144,8 +141,8 @@ const (
 )
 
 // Connections returns how many connections of so many bytes have room in an eighth of the memory and in so many
-// sixteenths of the files: most at most. All listeners together leave files for stores and rules: clients that hold
-// all files would keep a store from being dialed.
+// sixteenths of the files: most at most. All listeners together must leave files for stores and rules: if clients held
+// all files, no store could be dialed.
 func (l Limit) Connections(most int, each, sixteenths int64) int {
 	return int(min(int64(most), max(l.Bytes/8/each, 1), max((l.Files-ownFiles)/16*sixteenths, 1)))
 }

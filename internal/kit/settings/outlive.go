@@ -7,9 +7,8 @@ import (
 	"syscall"
 )
 
-// Outlive has a service go on after the end of those around it: of the reader of its log (SIGPIPE: lines are lost), and
-// of its session (SIGHUP), unless people read the log at a terminal. SIGHUP also is what other programs reload on; here
-// files are read as they change.
+// Outlive keeps a service running when the reader of its log ends (SIGPIPE: lines are lost) and, unless the log is a
+// terminal, when its session ends (SIGHUP). Other programs reload on SIGHUP; this one reads files as they change.
 func Outlive(log io.Writer) {
 	signal.Ignore(syscall.SIGPIPE)
 	if !IsTerminal(log) {

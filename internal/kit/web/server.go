@@ -22,8 +22,8 @@ type Bounds struct {
 	HandshakeFailed func(client net.Addr, err error)
 }
 
-// What the connections of a server may have unless its Bounds say so: their number, bytes for each, and sixteenths of
-// the files that the process may open.
+// Bounds of a server's connections if its Bounds have none: how many, bytes for each, and sixteenths of the limit of
+// open files.
 const (
 	maxConns  = 4096
 	connBytes = 64 << 10
