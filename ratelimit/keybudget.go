@@ -105,7 +105,7 @@ func (k *keyBudget) sweep(now limit.Instant, life time.Duration) {
 }
 
 // budgetKey gives a decision the counter that new values share if its rule has as many keys as it may have. Values
-// with a policy of their own always have a counter of their own: who writes policies bounds how many there are.
+// with a policy of their own always have a counter of their own: the author of policies bounds how many there are.
 func (b *Batch) budgetKey(d *Decision) {
 	k := d.view.keys
 	if k == nil || d.policies != nil && d.decider == decidedByKey ||

@@ -7,8 +7,8 @@ import (
 
 // A race is what is known of other processes that write to a key. Of those who write at once one has
 // its way, and the others try again. If each lets the others pass when it has had its way, the last
-// one of n needs n tries. Otherwise some would lose them all: who has written knows what is there, and
-// would be first again.
+// one of n needs n tries. Otherwise some would lose them all: a process that has just written knows the
+// item, and would be first again.
 type race struct {
 	rivals float64       // how many others there are, as far as was seen
 	alone  int           // writes since the last pause, without seeing any

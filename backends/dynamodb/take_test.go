@@ -84,7 +84,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestTurns: who waits for a turn leaves when its time is over.
+// TestTurns: a caller that waits for a turn leaves when its time is over.
 func TestTurns(t *testing.T) {
 	c := newCache(1 << 20)
 	e, err := c.take(context.Background(), limit.Key{})

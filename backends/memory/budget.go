@@ -7,7 +7,7 @@ import (
 )
 
 // A budget is the keys in a shard whose limits have the same figures, as those of a rule have. When the shard is
-// full, a key of the largest budget goes: who makes many keys pays with his own.
+// full, a key of the largest budget goes: a client that makes many keys pays with its own.
 type budget struct {
 	figures limit.Spec
 	entries []*entry

@@ -90,7 +90,7 @@ const drains = "drains"
 const endsWithin = 2 * time.Second
 
 // whenRun has begun called when a command's work begins: what failed before is about arguments and flags. After a
-// signal the work is abandoned if it does not end: who reads a pipe, or a file without an end, does not see signals.
+// signal the work is abandoned if it does not end: code that reads a pipe or an endless file does not see signals.
 func whenRun(cmd *cobra.Command, begun func()) {
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {

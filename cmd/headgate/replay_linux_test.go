@@ -39,7 +39,7 @@ func terminal(t *testing.T) (reads, writes *os.File) {
 	return reads, writes
 }
 
-// Who waits for a replay sees how far it is, and then nothing of it is left beside the report; a file gets none of it.
+// On a terminal a replay shows its progress, and erases it before the report; a file gets none of it.
 func TestProgressOnATerminal(t *testing.T) {
 	text := ""
 	for n := 1 << 16; !strings.Contains(text, "decide: ") && n <= 1<<21; n *= 2 { // until it takes long enough

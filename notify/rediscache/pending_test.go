@@ -32,7 +32,7 @@ func TestPendingKeepsTheNewestCount(t *testing.T) {
 	}
 }
 
-// TestPendingHasABound: who is there already may stay, others find no room.
+// TestPendingHasABound: users that are there already may stay, others find no room.
 func TestPendingHasABound(t *testing.T) {
 	p := newPending()
 	for i := range maxPending {

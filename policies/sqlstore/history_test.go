@@ -346,7 +346,7 @@ func older(t testing.TB, s *Store, edits ...table.Edit) {
 	check(t, tx.Commit())
 }
 
-// TestRightsOnDataSuffice: who may not change the schema keeps a history all the same.
+// TestRightsOnDataSuffice: a user that may not change the schema keeps a history all the same.
 func TestRightsOnDataSuffice(t *testing.T) {
 	for _, engine := range []string{testenv.Postgres, testenv.MariaDB, testenv.MySQL} {
 		t.Run(engine, func(t *testing.T) {

@@ -83,7 +83,7 @@ func TestRefusalsAreCountedByKey(t *testing.T) {
 	}
 }
 
-// TestFloodOfKeysHidesNobody: who is refused often is found among a hundred times as many keys that are refused
+// TestFloodOfKeysHidesNobody: a key that is refused often is found among a hundred times as many keys that are refused
 // once, and no figure is larger than what happened.
 func TestFloodOfKeysHidesNobody(t *testing.T) {
 	w := NewWatch()

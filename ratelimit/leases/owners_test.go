@@ -205,8 +205,8 @@ func TestSilentProxyWithoutAccessLogKeepsItsLeases(t *testing.T) {
 	f.want(1, "after a silence")
 }
 
-// TestNameOfAnotherProxyIsNoPresence: who gives another proxy's name, and is no such proxy, neither
-// ends its requests nor keeps them.
+// TestNameOfAnotherProxyIsNoPresence: a client that gives the name of another proxy neither ends that proxy's requests
+// nor keeps them.
 func TestNameOfAnotherProxyIsNoPresence(t *testing.T) {
 	f := newFleet(t, 2)
 	a, b := f.members[0], f.members[1]

@@ -12,7 +12,7 @@ import (
 )
 
 // mostVisited bounds the packages of ours whose code one decision by counters in memory runs, the library's own among
-// them: who reads how a request is decided reads these. Raise none of these, and lower what has become smaller.
+// them: to learn how a request is decided is to read these. Raise none of these, and lower what has become smaller.
 var mostVisited = map[string]int{"-each=true": 8, "-each=false": 8} // requests that pass, and that are refused
 
 // TestPackagesOfADecision: the code of few packages decides. They are those whose code runs once more, at least, for

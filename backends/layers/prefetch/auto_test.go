@@ -340,8 +340,8 @@ func TestReplicasMustBeKnown(t *testing.T) {
 	}
 }
 
-// TestIdleReplicasForgetTheOthers: who has long had no reason to count the others takes nothing ahead before it
-// has done so again: they may be many more by now.
+// TestIdleReplicasForgetTheOthers: a replica that has not counted the others for long takes nothing ahead before it
+// has counted them again: they may be many more by now.
 func TestIdleReplicasForgetTheOthers(t *testing.T) {
 	s := newScene(t, random.Rand(t, 1), newLimit(limit.FixedWindow, 1_000_000, time.Hour), 1)
 	rep := s.replicas[0]

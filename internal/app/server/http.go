@@ -61,7 +61,7 @@ func (s *server) openHTTP(ctx context.Context) error {
 		{"http", s.conf.HTTP, p.before(s.httpHandler(ready), true, conf.Address == ""), api, nil},
 		{"debug", s.conf.Debug, s.debugHandler(), 2 * time.Minute, nil}, // profiles take their time
 		{"metrics", s.conf.Metrics, s.metricsHandler(), api, nil},
-		// Who has a client certificate instead of a token can use slots here, where the same guard is in front of them.
+		// A client with a certificate instead of a token can use slots here, where the same guard is in front of them.
 		{"admin", conf.Address, p.before(admin, s.conf.Slots.Auth, true), api, adminTLS},
 	} {
 		if h.address == "" {

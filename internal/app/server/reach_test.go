@@ -132,7 +132,7 @@ func TestSlotsAuth(t *testing.T) {
 	}
 }
 
-// Who has a client certificate instead of a token asks the --admin address.
+// A client with a certificate instead of a token asks the --admin address.
 func TestSlotsAuthByCertificate(t *testing.T) {
 	testenv.UseSQLite(t)
 	certs := testenv.TestCerts(t)

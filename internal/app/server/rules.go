@@ -38,7 +38,7 @@ type ruleFollower struct {
 	outcome  atomic.Pointer[watch.Outcome] // of the last reading; nil for the example
 }
 
-// chooseRules decides which rules are served where --rules does not say. Who has slots need not have rules.
+// chooseRules decides which rules are served where --rules does not say. A service with slots needs no rules.
 func chooseRules(conf *config.Config) error {
 	if hasRules(conf) {
 		return nil

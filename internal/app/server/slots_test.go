@@ -58,7 +58,7 @@ func TestServeSlots(t *testing.T) {
 	}
 }
 
-// TestSlotsWithoutRules: who has slots need not have rules, and what asks for a limit gets an error.
+// TestSlotsWithoutRules: a service with slots needs no rules, and a request for a limit gets an error.
 func TestSlotsWithoutRules(t *testing.T) {
 	r := startServe(t, "--slots", "sqlite::memory:", "--slots-seed", "100/PT4S", "--example=false",
 		"--xds-health", "rules")

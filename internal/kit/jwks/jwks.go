@@ -53,7 +53,7 @@ type Verifier struct {
 	client *http.Client // nil: Source is a file
 	keys   atomic.Pointer[[]jose.JSONWebKey]
 
-	turn  chan struct{} // who has put its element reads the keys
+	turn  chan struct{} // the caller whose element is in it reads the keys
 	tried time.Time     // when they were read last; belongs to who has the turn
 	bad   string        // why that failed; it is logged once
 }

@@ -109,7 +109,7 @@ func fileOf(t testing.TB, text []byte) string {
 	return name
 }
 
-// TestTokens: who has a key and says what is asked for gets in, and nobody else.
+// TestTokens: a token with a known key and the required claims is accepted, and no other.
 func TestTokens(t *testing.T) {
 	s := newSigners(t)
 	v := verifier(t, fileOf(t, setOf(t, s["rsa"], s["ec"], s["ed"])), fixed)

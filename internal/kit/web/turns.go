@@ -12,7 +12,7 @@ import (
 )
 
 // Turns let the requests of all servers that share them take turns, so that half of the cores, where there are more
-// than one, are left to others. Who waits for a client or a store does not keep a turn.
+// than one, are left to others. A request that waits for its client or a store does not keep its turn.
 type Turns struct {
 	places          chan struct{}
 	Waited, Refused metrics.Counter // requests
