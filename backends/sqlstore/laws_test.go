@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -300,6 +301,33 @@ func TestJanitorDeletesWhatHasEnded(t *testing.T) {
 			t.Errorf("%d rows were deleted by the figures, want 1500", n)
 		}
 	})
+}
+
+// The janitor walks by itself, and again, page after page.
+func TestJanitorWalksByItself(t *testing.T) {
+	conf, err := Parse("sqlite:" + filepath.Join(t.TempDir(), "limits.db"))
+	check(t, err)
+	conf.Sweep = 50 * time.Millisecond
+	b, err := Open(conf)
+	check(t, err)
+	t.Cleanup(func() { check(t, b.Close()) })
+	_, err = b.Migrate(soon(t))
+	check(t, err)
+	for range 2 {
+		var rows []row
+		for i := range pageRows + 100 {
+			rows = append(rows, row{key: fmt.Appendf(nil, "x%05d", i), state: []byte{},
+				ends: limit.InstantOf(time.Now().Add(-2 * endedFor))})
+		}
+		before := b.swept.Load()
+		putRows(t, b, rows)
+		for end := time.Now().Add(10 * time.Second); b.swept.Load() != before+int64(len(rows)); {
+			if time.Now().After(end) {
+				t.Fatalf("%d of %d expired rows were deleted within 10s", b.swept.Load()-before, len(rows))
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
 }
 
 // putRows writes rows, whose keys are in order, as they are.

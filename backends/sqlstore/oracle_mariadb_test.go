@@ -25,7 +25,7 @@ func openOracleOnMariaDB(t testing.TB, address string) *Backend {
 	t.Helper()
 	driver, err := oracletest.MariaDB(address, testenv.OracleSQLMode)
 	check(t, err)
-	conf := Config{Timeout: 10 * time.Second, InFlight: 1, MaxSlice: defaultMaxSlice, Sweep: defaultSweep,
+	conf := Config{Timeout: 10 * time.Second, InFlight: 1, MaxSlice: defaultMaxSlice, Sweep: seldom,
 		dialect: oracle()}
 	conf.Log = quiet
 	return start(conf, sqldb.Over(sqldb.Oracle, driver, conf.database()))

@@ -20,7 +20,7 @@ import (
 // oracleOn is a backend of Oracle's dialect over a fake of its driver.
 func oracleOn(t *testing.T, f *oracletest.Fake) *Backend {
 	t.Helper()
-	conf := Config{Timeout: 10 * time.Second, InFlight: 1, MaxSlice: defaultMaxSlice, Sweep: defaultSweep, Log: quiet,
+	conf := Config{Timeout: 10 * time.Second, InFlight: 1, MaxSlice: defaultMaxSlice, Sweep: seldom, Log: quiet,
 		dialect: oracle()}
 	b := start(conf, sqldb.Over(sqldb.Oracle, f, conf.database()))
 	t.Cleanup(func() { check(t, b.Close()) })

@@ -85,6 +85,9 @@ func migrate(t testing.TB, url string) {
 	}
 }
 
+// seldom is how often the tests' janitors walk by themselves: no walk is to delete what a test is about to count.
+const seldom = 24 * time.Hour
+
 // openURL opens a backend that waits longer than the default unless the URL says how long: what a
 // busy machine delays is no failure.
 func openURL(t testing.TB, url string) *Backend {
@@ -97,6 +100,7 @@ func openURL(t testing.TB, url string) *Backend {
 	if !strings.Contains(url, "timeout=") {
 		c.Timeout = 10 * time.Second
 	}
+	c.Sweep = seldom
 	b, err := Open(c)
 	check(t, err)
 	return b
