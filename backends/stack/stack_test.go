@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
@@ -124,6 +125,39 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("Run goes on after its context has ended")
 	}
+}
+
+// swept counts the calls of Sweep.
+type swept struct {
+	backends.Backend
+	times int
+}
+
+func (s *swept) Sweep(limit.Instant) { s.times++ }
+
+// TestRunSweeps: what has expired in memory goes although nobody asks, and each layer gets its turn once a second.
+func TestRunSweeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, layer := memory.New(memory.Config{}), &swept{}
+		s := &Stack{clock: newClock(), memory: m, parts: []backends.Backend{layer}}
+		ctx, stop := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer stop()
+		var out [1]limit.Verdict
+		m.Take(ctx, request(s.Now()), out[:])
+		go s.Run(ctx)
+		time.Sleep(30 * time.Second)
+		if n := m.Stats().Keys; n != 1 {
+			t.Fatalf("%d counters after 30 s, want the one that counts", n)
+		}
+		time.Sleep(time.Hour)
+		if n := m.Stats().Keys; n != 0 {
+			t.Errorf("%d counters are left after their windows", n)
+		}
+		if n := layer.times; n < 3629 || n > 3630 {
+			t.Errorf("a layer was swept %d times in 3630 s", n)
+		}
+	})
 }
 
 // A clumsy store panics the first time.

@@ -1,7 +1,9 @@
 package fleet
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate-rls/headgate/ratelimit/insight"
@@ -35,4 +37,22 @@ func TestPaceIsThatOfTheLastMinute(t *testing.T) {
 	if r := p.rate(&traffic, now.Add(5*time.Second)); r.PerSecond != 0 {
 		t.Errorf("after ten minutes without calls: %+v", r)
 	}
+}
+
+// TestRunNotesThePace: who looks after a quiet night sees the last minute, not the night.
+func TestRunNotesThePace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := insight.NewWatch()
+		f := New(Config{Watch: w})
+		ctx, stop := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer stop()
+		go f.Run(ctx)
+		time.Sleep(8 * time.Hour)
+		w.Traffic.Answers.Add(6000)
+		time.Sleep(time.Minute)
+		if r := f.Rate(); r.PerSecond < 90 || r.PerSecond > 101 {
+			t.Errorf("%v calls a second, want 100", r.PerSecond)
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
@@ -71,4 +72,38 @@ func TestFailuresThatNobodyMissesAreNotLogged(t *testing.T) {
 			t.Errorf("leases live for %s: %d failures are counted, and the log is\n%s", longest, m.Stats().Failures, log)
 		}
 	}
+}
+
+// TestRunEndsLeasesOfGoneProxy: what is due in each round, Run does, from presence to the end of leases.
+func TestRunEndsLeasesOfGoneProxy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2)
+		ctx, stop := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer stop()
+		for _, m := range f.members {
+			go m.Run(ctx)
+		}
+		pass := func(d time.Duration) {
+			for range d / time.Second {
+				time.Sleep(time.Second)
+				synctest.Wait()
+				f.now.pass(time.Second)
+			}
+		}
+		renew, hangUp := f.members[0].openLog(f.members[0].ask(envoy1, "x"))
+		pass(fleetGrace)
+		renew()
+		f.want(1, "it is there")
+		hangUp()
+		pass(goneWithIt)
+		f.want(0, "it is gone")
+		var log strings.Builder
+		for _, m := range f.members {
+			log.WriteString(m.log.String())
+		}
+		if strings.Count(log.String(), "proxy gone") != 1 {
+			t.Errorf("the log: %s", &log)
+		}
+	})
 }
