@@ -141,13 +141,18 @@ const (
 	silentRepeat = 10 * time.Minute
 )
 
-// follow keeps one stream until it fails. It says whether there was an answer.
+// follow opens a stream and keeps it until it fails. It says whether there was an answer.
 func (c *Client) follow(ctx context.Context) (answered bool, err error) {
 	s, err := c.opt.dial(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer s.close()
+	return c.listen(ctx, s)
+}
+
+// listen puts in force what comes on a stream, until it fails. It says whether there was an answer.
+func (c *Client) listen(ctx context.Context, s *stream) (answered bool, err error) {
 	silent := time.NewTimer(silentFor)
 	defer silent.Stop()
 	accepted := "" // on this stream

@@ -1,0 +1,36 @@
+package capture
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+// TestRequestsWithoutAnEndAreWritten: a line waits five minutes for the end of its request, and is written then.
+func TestRequestsWithoutAnEndAreWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer stop()
+		s := newStream(Config{Sample: 1})
+		var out bytes.Buffer
+		go new(Hub).copy(ctx, s, &out)
+		request := &ratelimit.Request{Domain: "shop",
+			Descriptors: []ratelimit.Descriptor{{Entries: []descriptors.Entry{{Key: "busy", Value: "lost"}}}}}
+		s.see(&ratelimit.Asked{Request: request, At: limit.InstantOf(time.Now()), Holder: "h"})
+		time.Sleep(pendingFor - time.Second)
+		if synctest.Wait(); out.Len() > 0 {
+			t.Fatalf("before: %s", &out)
+		}
+		time.Sleep(pendingFor / 5)
+		if synctest.Wait(); !bytes.Contains(out.Bytes(), []byte(`"lost"`)) || bytes.Count(out.Bytes(), []byte("\n")) != 1 {
+			t.Errorf("after: %s", &out)
+		}
+	})
+}
