@@ -258,11 +258,22 @@ func TestAChangeWithoutRedisRemovesTheHashLater(t *testing.T) {
 	if _, n := c.pending.size(); n != 1 {
 		t.Errorf("%d removals wait while Redis does not answer", n)
 	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	c.delay = 10 * time.Millisecond
+	running.Go(func() { c.Run(ctx) })
 	server.Resume()
-	c.behind(true)
-	_, wait := c.pending.size()
-	if n := c.client.Exists(t.Context(), keyPrefix+"u").Val(); n != 0 || wait != 0 {
-		t.Errorf("there are %d hashes, and %d removals wait", n, wait)
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		_, wait := c.pending.size()
+		n := c.client.Exists(t.Context(), keyPrefix+"u").Val()
+		if n == 0 && wait == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("there are %d hashes, and %d removals wait", n, wait)
+		}
 	}
 	if a := c.mustSend(t); a.Limit != 5 || a.Remaining != 4 {
 		t.Errorf("a send after the change: %+v", a)
