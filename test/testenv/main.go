@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 // Main is the TestMain of a package two levels below root, the directory of the
@@ -29,9 +30,8 @@ func buildAndRun(m interface{ Run() int }, build func(root, dir string) error) (
 	if err != nil {
 		return 0, err
 	}
-	if err := DependOnSources(root); err != nil {
-		return 0, err
-	}
+	// When the first test starts something: go test does not see what is read before m.Run.
+	dependOnSources = sync.OnceValue(func() error { return DependOnSources(root) })
 	dir, err := os.MkdirTemp("", "headgate-built-")
 	if err != nil {
 		return 0, err

@@ -38,9 +38,15 @@ var startRequests = sync.OnceValue(func() chan<- func() {
 	return requests
 })
 
+// dependOnSources is called before each process that a test starts.
+var dependOnSources = func() error { return nil }
+
 // startOnLastingThread starts a command that ends with this process. It has
 // SysProcAttr.
 func startOnLastingThread(cmd *exec.Cmd) error {
+	if err := dependOnSources(); err != nil {
+		return err
+	}
 	dieWithParent(cmd.SysProcAttr)
 	started := make(chan error)
 	startRequests() <- func() { started <- cmd.Start() }
