@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -427,6 +428,22 @@ func TestFailurePolicy(t *testing.T) {
 			h.want(h.ask(desc("deny=2")), "OK: ok/1")
 		})
 	}
+	t.Run("a margin before the deadline", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := setup(t, failing, remote, func(c *Config) { c.Margin = 7 * time.Second })
+			h.be.hang = true
+			for deadline, want := range map[time.Duration]time.Duration{10 * time.Second: 3 * time.Second,
+				100 * time.Second: 90 * time.Second, 50 * time.Second: 43 * time.Second} {
+				ctx, cancel := context.WithTimeout(t.Context(), deadline)
+				began, resp := time.Now(), new(Response)
+				h.Decide(ctx, []*Request{{Domain: "d", Descriptors: []Descriptor{desc("deny=1")}}}, []*Response{resp})
+				if took := time.Since(began); took != want {
+					t.Errorf("answered %v after a call with a deadline of %v, want %v", took, deadline, want)
+				}
+				cancel()
+			}
+		})
+	})
 	t.Run("inside the deadline", func(t *testing.T) {
 		h := setup(t, failing, remote)
 		h.be.hang = true
