@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -355,4 +356,40 @@ func TestHelpNamesValues(t *testing.T) {
 			t.Errorf("--%s %s: %s", f.Name, name, usage)
 		}
 	})
+}
+
+// TestSettingsOfDecisionsReachTheEngine: each setting of these groups changes how the engine is configured.
+func TestSettingsOfDecisionsReachTheEngine(t *testing.T) {
+	elsewhere := []string{"backend-required", "replicas"} // of the server, and of the store's layers
+	further := []string{"policy-metrics", "log-keys", "owner-grace"}
+	changed := 0
+	for _, row := range Settings().Rows {
+		ours := row.Group == "What is decided" || row.Group == "What answers have"
+		if !ours && !slices.Contains(further, row.Name) || slices.Contains(elsewhere, row.Name) {
+			continue
+		}
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		c := Define(fs)
+		c.ResponseHeaders = true // else three headers have no names
+		before, value := c.Decisions(), "x-other"
+		switch def := fs.Lookup(row.Name); {
+		case len(row.Words) > 0: // the default of --on-backend-error is as good as allow here
+			value = row.Words[slices.IndexFunc(row.Words, func(w string) bool { return w != def.DefValue && w != "allow" })]
+		case row.Name == "response-headers":
+			value = "false"
+		case def.Value.Type() == "bool":
+			value = "true"
+		case def.Value.Type() == "duration":
+			value = "77s"
+		}
+		if err := fs.Set(row.Name, value); err != nil {
+			t.Fatal(err)
+		}
+		if changed++; reflect.DeepEqual(c.Decisions(), before) {
+			t.Errorf("--%s=%s changes nothing", row.Name, value)
+		}
+	}
+	if changed < 20 {
+		t.Errorf("%d settings were tried", changed)
+	}
 }
