@@ -40,6 +40,13 @@ func TestServeSlots(t *testing.T) {
 		!strings.Contains(body, `headgate_slots_request_duration_seconds_count{outcome="new"} 1`) {
 		t.Errorf("no metrics of slots:\n%s", body)
 	}
+	testenv.Eventually(t, 10*time.Second, "look for slots past their retention", func() string {
+		_, body := r.Get(r.Debug, "/metrics")
+		if !strings.Contains(body, `headgate_slots_background_runs_total{result="ok",work="retention"} 1`) {
+			return body
+		}
+		return ""
+	})
 	if code, body := r.Get(r.HTTP, "/slots"); code != 200 || !strings.Contains(body, "<html") {
 		t.Errorf("the page: %d %.100s", code, body)
 	}
