@@ -56,7 +56,7 @@ func Run(ctx context.Context, conf *Settings, log *slog.Logger, version string) 
 	}
 	defer g.close()
 	sends := httpapi.NewMetrics()
-	metrics := serve.NewMetrics(version, slices.Concat(sends.Rows(), g.cache.Rows(), g.store.Rows()))
+	metrics := serve.NewMetrics(version, &conf.Log, slices.Concat(sends.Rows(), g.cache.Rows(), g.store.Rows()))
 	api, err := g.api(sends)
 	if err != nil {
 		return err

@@ -29,7 +29,7 @@ func Sender(ctx context.Context, conf *SenderSettings, log *slog.Logger, version
 		return err
 	}
 	defer consumer.Close()
-	metrics := NewMetrics(version, consumer.Rows())
+	metrics := NewMetrics(version, &conf.Log, consumer.Rows())
 	var draining atomic.Bool
 	checks := []*Check{{Name: "kafka", Log: log, Ping: consumer.Ping, Problem: kafka.Problem}}
 	mux := http.NewServeMux()

@@ -140,8 +140,8 @@ func TestSnapshotsFollowTheTable(t *testing.T) {
 			}
 		}
 		var old int
-		check(t, s.db.Read.QueryRowContext(soon(t), fmt.Sprint("SELECT COUNT(*) FROM HEADGATE_POLICY_GONE WHERE GENERATION <= ",
-			keepGone+sweepGone)).Scan(&old))
+		check(t, s.db.Read.QueryRowContext(soon(t), fmt.Sprint(
+			"SELECT COUNT(*) FROM HEADGATE_POLICY_GONE WHERE GENERATION <= ", keepGone+sweepGone)).Scan(&old))
 		if old != 0 {
 			t.Errorf("%d keys that were removed long ago are still stored", old)
 		}

@@ -58,6 +58,7 @@ var conditions = map[string][]condition{
 	"HeadgateLeasesNotEnded":  {{acquired, "60", "60", true}, {lost, "0", "60", true}},
 	"HeadgateCountersEvicted": {{`headgate_memory_evictions_total`, "0", "10", true}},
 	"HeadgatePanics":          {{`headgate_panics_total{where="wire"}`, "0", "1", true}},
+	"HeadgateLogLost":         {{`headgate_log_lost_lines_total`, "0", "1", true}},
 	"HeadgateSlotsFailing": {{slotAsked, "60", "60", true},
 		{strings.Replace(slotAsked, "new", "timeout", 1), "0", "60", true}},
 	"HeadgateSlotsExhausted": {{slotAsked, "60", "60", true},

@@ -54,6 +54,9 @@ func TestServiceOutlivesItsLogAndSession(t *testing.T) {
 		testenv.Eventually(t, 10*time.Second, "have headgate read its rules", limited("limit="+limit+"/"))
 		time.Sleep(500 * time.Millisecond)
 	}
+	if lost, err := hg.Metrics("headgate_log_lost_lines_total"); err != nil || lost[0] == 0 {
+		t.Errorf("%v lines of the log are counted as lost: %v", lost, err)
+	}
 	if err := syscall.Kill(hg.PID(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/certs"
 	"github.com/headgate-rls/headgate/internal/kit/metrics"
 	"github.com/headgate-rls/headgate/internal/kit/metrics/prom"
+	"github.com/headgate-rls/headgate/internal/kit/settings"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/internal/wire/accesslog"
 	"github.com/headgate-rls/headgate/internal/wire/handshake"
@@ -58,7 +59,7 @@ func Rows() []metrics.Row {
 	return slices.Concat(new(fileMetrics).rows(), memoryRows(nil), handshake.NewFailures(nil).Rows(),
 		web.NewRefusals(nil).Rows(), web.NewTurns().Rows(), new(capture.Hub).Rows(), new(candidate.Candidate).Rows(),
 		new(statsd.Sender).Rows(),
-		[]metrics.Row{certRow(),
+		[]metrics.Row{certRow(), new(settings.Log).Lost(),
 			metrics.Build(buildName, "")})
 }
 

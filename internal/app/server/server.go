@@ -64,7 +64,7 @@ func Run(ctx context.Context, c Config) error {
 	defer s.phase.endStreams()
 	s.bounds = newBounds(metrics)
 	s.certs = &certWatch{log: s.log, grpc: []string{s.conf.TLSCert, s.conf.ClientCA}}
-	metrics.Add(certRow())
+	metrics.Add(certRow(), c.Settings.Log.Lost())
 	if err := s.openGuard(); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 )
 
 // Config is the row of the file with settings, which every program has.
@@ -14,7 +15,11 @@ func Config(file *string) Setting {
 }
 
 // A Log says what is logged, and how.
-type Log struct{ Level, Format string }
+type Log struct {
+	Level, Format string
+
+	lost *atomic.Int64 // lines, by its logger
+}
 
 var levels = map[string]slog.Level{
 	"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
@@ -44,12 +49,13 @@ func (c *Log) Rows() []Setting {
 // Logger returns a logger that writes to w, and logs the warnings of Resolve. Callers do not wait for a w that is
 // stuck.
 func (c *Log) Logger(w io.Writer, warnings []string) *slog.Logger {
-	lost := func(lines int) []byte {
+	note := func(lost int) []byte {
 		var line bytes.Buffer
-		slog.New(c.handler(&line)).Error("the log could not be written for a while", "lines_lost", lines)
+		slog.New(c.handler(&line)).Error("the log could not be written for a while", "lines_lost", lost)
 		return line.Bytes()
 	}
-	log := slog.New(c.handler(&logWriter{to: w, lost: lost}))
+	c.lost = new(atomic.Int64)
+	log := slog.New(c.handler(&logWriter{to: w, note: note, lost: c.lost}))
 	for _, warning := range warnings {
 		log.Warn("check the settings", "warning", warning)
 	}

@@ -3,6 +3,7 @@ package settings
 import (
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,58 +15,85 @@ const (
 
 // A logWriter writes lines. A caller waits until its line is written, so that lines keep their place among other
 // output, but not for long: a pipe whose reader is stuck, or a disk that does not answer, must not delay requests.
-// Lines beyond maxUnread are lost, and counted.
+// Lines beyond maxUnread are lost, and those that cannot be written. The log says how many as soon as it can.
 type logWriter struct {
 	to   io.Writer
-	lost func(lines int) []byte // a line about lines that were lost
+	note func(lost int) []byte // a line about lines that were lost
+	lost *atomic.Int64         // all lines that were lost
 
 	mu      sync.Mutex
-	writing bool   // a goroutine is, which writes what waits as well, and then ends
+	writing bool // a goroutine is, which writes what waits as well, and then ends
+	unread
+	torn bool // the last line was written in part
+}
+
+// unread is what the log does not have yet.
+type unread struct {
+	failed  int    // lines that could not be written, before those that wait
 	waiting []byte // whole lines
-	missing int    // lines that had no room
+	lines   int    // in waiting
+	missing int    // lines that had no room, after those that wait
 }
 
 // Write never fails: there is no other place to report an error.
 func (w *logWriter) Write(line []byte) (int, error) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.writing && (w.missing > 0 || len(w.waiting)+len(line) > maxUnread) {
+		w.missing++
+		w.lost.Add(1)
+		return len(line), nil
+	}
+	w.waiting = append(w.waiting, line...)
+	w.lines++
 	if w.writing {
-		if w.missing > 0 || len(w.waiting)+len(line) > maxUnread {
-			w.missing++
-		} else {
-			w.waiting = append(w.waiting, line...)
-		}
-		w.mu.Unlock()
 		return len(line), nil
 	}
 	w.writing = true
-	w.mu.Unlock()
 	written := make(chan struct{})
-	lines := append([]byte(nil), line...)
 	go func() {
 		defer close(written)
-		for lines != nil {
-			_, _ = w.to.Write(lines)
-			lines = w.next()
-		}
+		w.writeAll()
 	}()
+	w.mu.Unlock()
 	select {
 	case <-written:
 	case <-time.After(logPatience):
 	}
+	w.mu.Lock()
 	return len(line), nil
 }
 
-// next returns lines to write, or notes that nobody is writing, and returns nil.
-func (w *logWriter) next() []byte {
+// writeAll writes until nothing waits.
+func (w *logWriter) writeAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	lines := w.waiting
-	if w.missing > 0 {
-		lines = append(lines, w.lost(w.missing)...)
+	for w.lines+w.missing > 0 {
+		now := w.unread
+		w.unread = unread{}
+		text := w.text(&now)
+		w.mu.Unlock()
+		n, err := w.to.Write(text)
+		w.mu.Lock()
+		if w.torn = err != nil && (n > 0 && text[n-1] != '\n' || n == 0 && w.torn); err != nil {
+			w.failed += now.failed + now.lines + now.missing
+			w.lost.Add(int64(now.lines))
+		}
 	}
-	w.writing, w.waiting, w.missing = len(lines) > 0, nil, 0
-	if !w.writing {
-		return nil
+	w.writing = false
+}
+
+// text returns the lines, with notes of those that were lost in their places.
+func (w *logWriter) text(u *unread) (text []byte) {
+	if w.torn {
+		text = append(text, '\n')
 	}
-	return lines
+	if u.failed > 0 {
+		text = append(text, w.note(u.failed)...)
+	}
+	text = append(text, u.waiting...)
+	if u.missing > 0 {
+		text = append(text, w.note(u.missing)...)
+	}
+	return text
 }
