@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -444,20 +446,9 @@ func TestSetRulesKeepsCountersAndRefusesMistakes(t *testing.T) {
 	}
 }
 
-// The metrics are those of the service. They go with the limiter.
-func TestMetricsAreThoseOfTheService(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	opt := Options{Rules: []Rules{YAML("rules.yaml", testRules)}, Metrics: metrics.Prometheus(registry)}
-	l, err := Open(t.Context(), opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Open(t.Context(), opt); err == nil {
-		t.Error("two limiters share a registry")
-	}
-	for range 4 {
-		allowed(t, l, Describe("user", "x"))
-	}
+// gathered returns figures by the name of the metric and the values of its labels.
+func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
 	counted := map[string]float64{}
 	families, err := registry.Gather()
 	if err != nil {
@@ -472,6 +463,84 @@ func TestMetricsAreThoseOfTheService(t *testing.T) {
 			counted[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
 		}
 	}
+	return counted
+}
+
+// measured has the limiter's metrics in a registry of their own.
+func measured(o *Options) *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	o.Metrics = metrics.Prometheus(registry)
+	return registry
+}
+
+// As time passes, a limiter drops counters that have ended, and counts requests in flight.
+func TestLimiterWorksAsTimePasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var registry *prometheus.Registry
+		l := open(t, func(o *Options) { registry = measured(o) })
+		if !allowed(t, l, Describe("user", "x")) {
+			t.Fatal("the first of three is refused")
+		}
+		time.Sleep(48 * time.Hour)
+		if n := gathered(t, registry)["headgate_memory_keys"]; n != 0 {
+			t.Errorf("%v counters are kept after they have ended", n)
+		}
+		lease, _, err := l.Acquire(t.Context(), "d", Describe("five", "x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		for _, name := range []string{"headgate_requests_in_flight d five", "headgate_requests_in_flight_complete"} {
+			if n := gathered(t, registry)[name]; n != 1 {
+				t.Errorf("%s is %v, want 1", name, n)
+			}
+		}
+		lease.Release()
+	})
+}
+
+// A limiter knows what is in flight when it opens.
+func TestLimiterBeginsWithWhatIsInFlight(t *testing.T) {
+	t.Parallel()
+	testenv.UseSQLite(t)
+	backend := "sqlite:" + filepath.Join(t.TempDir(), "limits.db")
+	same := func(o *Options) { o.Backend, o.Timeout = backend, 30*time.Second }
+	a := open(t, same)
+	lease, _, err := a.Acquire(t.Context(), "d", Describe("five", "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lease.Release()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		var registry *prometheus.Registry
+		b := open(t, same, func(o *Options) { registry = measured(o) })
+		if gathered(t, registry)["headgate_requests_in_flight d five"] == 1 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("another limiter does not know of the request in flight")
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The metrics are those of the service. They go with the limiter.
+func TestMetricsAreThoseOfTheService(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	opt := Options{Rules: []Rules{YAML("rules.yaml", testRules)}, Metrics: metrics.Prometheus(registry)}
+	l, err := Open(t.Context(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), opt); err == nil {
+		t.Error("two limiters share a registry")
+	}
+	for range 4 {
+		allowed(t, l, Describe("user", "x"))
+	}
+	counted := gathered(t, registry)
 	for name, want := range map[string]float64{
 		"headgate_decisions_total d ok user": 3, "headgate_decisions_total d over_limit user": 1,
 		"headgate_request_duration_seconds ok library": 3, "headgate_rules": 8,
