@@ -2,17 +2,22 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	rlsconf "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -136,6 +141,53 @@ func TestXDSStartServesAfterTheWait(t *testing.T) {
 	})
 	if !over(r, "pay") {
 		t.Error("the rules are not in force")
+	}
+}
+
+// The settings of the connection reach it, and a service that starts while the control plane is away has the rules of
+// its cache in force.
+func TestXDSConnectionAndCache(t *testing.T) {
+	certs := testenv.TestCerts(t)
+	pair, err := tls.LoadX509KeyPair(certs.Server.CertFile, certs.Server.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := make(chan []string, 100)
+	plane := controlplane.Start(t, grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13,
+		Certificates: []tls.Certificate{pair}, ClientCAs: certs.Pool(), ClientAuth: tls.RequireAndVerifyClientCert})),
+		grpc.StreamInterceptor(func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+			headers, _ := metadata.FromIncomingContext(s.Context())
+			tokens <- headers.Get("x-token")
+			return next(srv, s)
+		}))
+	plane.Node = "gateway"
+	plane.Send(limitsOf("pay", 0))
+	flags := []string{"--xds", plane.Addr, "--xds-node-id", "gateway", "--xds-node-metadata", "zone=a", "--xds-header",
+		"x-token:sesame", "--xds-cache", filepath.Join(t.TempDir(), "rules"), "--xds-tls", "--xds-tls-ca", certs.CAFile,
+		"--xds-tls-cert", certs.Client.CertFile, "--xds-tls-key", certs.Client.KeyFile}
+	name := func(name string) []string { return append(slices.Clip(flags), "--xds-tls-server-name", name) }
+	stranger := startServe(t, append(name("elsewhere"), "--xds-wait", "50ms")...)
+	testenv.Eventually(t, 20*time.Second, "refuse a control plane of another name", func() string {
+		if log := stranger.Log.String(); !strings.Contains(log, "certificate is valid for localhost, not elsewhere") {
+			return log
+		}
+		return ""
+	})
+	r := startServe(t, append(name("localhost"), "--xds-wait", "20s")...)
+	if !over(r, "pay") {
+		t.Error("the rules are not in force")
+	}
+	if token := <-tokens; !slices.Equal(token, []string{"sesame"}) {
+		t.Errorf("the control plane gets the header %q", token)
+	}
+	if node := plane.Requests()[0].Node; node.Id != "gateway" || node.Metadata.Fields["zone"].GetStringValue() != "a" {
+		t.Errorf("the control plane knows the node as %v", node)
+	}
+	r.Stop()
+	r.Ends(20 * time.Second)
+	plane.Stop()
+	if again := startServe(t, name("localhost")...); !over(again, "pay") {
+		t.Errorf("without the control plane the rules of the cache are not in force: %s", again.Log)
 	}
 }
 
