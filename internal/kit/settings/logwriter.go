@@ -37,31 +37,34 @@ type unread struct {
 
 // Write never fails: there is no other place to report an error.
 func (w *logWriter) Write(line []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.writing && (w.missing > 0 || len(w.waiting)+len(line) > maxUnread) {
-		w.missing++
-		w.lost.Add(1)
+	if !w.queue(line) {
 		return len(line), nil
 	}
-	w.waiting = append(w.waiting, line...)
-	w.lines++
-	if w.writing {
-		return len(line), nil
-	}
-	w.writing = true
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
 		w.writeAll()
 	}()
-	w.mu.Unlock()
 	select {
 	case <-written:
 	case <-time.After(logPatience):
 	}
-	w.mu.Lock()
 	return len(line), nil
+}
+
+// queue has a line wait, if there is room, and reports whether the caller has to have it written.
+func (w *logWriter) queue(line []byte) (first bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.writing && (w.missing > 0 || len(w.waiting)+len(line) > maxUnread) {
+		w.missing++
+		w.lost.Add(1)
+		return false
+	}
+	w.waiting = append(w.waiting, line...)
+	w.lines++
+	first, w.writing = !w.writing, true
+	return first
 }
 
 // writeAll writes until nothing waits.
