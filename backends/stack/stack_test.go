@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,10 +131,10 @@ func TestRunEndsWithItsContext(t *testing.T) {
 // swept counts the calls of Sweep.
 type swept struct {
 	backends.Backend
-	times int
+	times atomic.Int64
 }
 
-func (s *swept) Sweep(limit.Instant) { s.times++ }
+func (s *swept) Sweep(limit.Instant) { s.times.Add(1) }
 
 // TestRunSweeps: what has expired in memory goes although nobody asks, and each layer gets its turn once a second.
 func TestRunSweeps(t *testing.T) {
@@ -154,7 +155,7 @@ func TestRunSweeps(t *testing.T) {
 		if n := m.Stats().Keys; n != 0 {
 			t.Errorf("%d counters are left after their windows", n)
 		}
-		if n := layer.times; n < 3629 || n > 3630 {
+		if n := layer.times.Load(); n < 3629 || n > 3630 {
 			t.Errorf("a layer was swept %d times in 3630 s", n)
 		}
 	})

@@ -47,8 +47,8 @@ func TestAControlPlaneThatDoesNotReadIsGivenUp(t *testing.T) {
 // TestAControlPlaneThatSendsNoRulesIsLogged, and again every ten minutes: it may not know this node.
 func TestAControlPlaneThatSendsNoRulesIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log strings.Builder
-		c, err := New(Options{Address: "plane:1", NodeID: "n", Log: slog.New(slog.NewTextHandler(&log, nil))})
+		log := &followed{log: new(strings.Builder)}
+		c, err := New(Options{Address: "plane:1", NodeID: "n", Log: slog.New(slog.NewTextHandler(log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,9 +59,11 @@ func TestAControlPlaneThatSendsNoRulesIsLogged(t *testing.T) {
 		}{{silentFor - time.Second, 0}, {2 * time.Second, 1}, {silentRepeat - 2*time.Second, 1}, {2 * time.Second, 2}} {
 			time.Sleep(step.after)
 			synctest.Wait()
-			if n := strings.Count(log.String(), "does it know this node?"); n != step.lines {
-				t.Fatalf("%v later: %d lines, want %d:\n%s", step.after, n, step.lines, &log)
+			log.mu.Lock()
+			if n := strings.Count(log.log.String(), "does it know this node?"); n != step.lines {
+				t.Errorf("%v later: %d lines, want %d:\n%s", step.after, n, step.lines, log.log)
 			}
+			log.mu.Unlock()
 		}
 	})
 }

@@ -1,8 +1,9 @@
 package capture
 
 import (
-	"bytes"
 	"context"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,24 @@ import (
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
+// A lockedBuffer can be read while others write to it.
+type lockedBuffer struct {
+	mu    sync.Mutex
+	lines strings.Builder
+}
+
+func (b *lockedBuffer) Write(lines []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lines.Write(lines)
+}
+
+func (b *lockedBuffer) text() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lines.String()
+}
+
 // TestRequestsWithoutAnEndAreWritten: a line waits five minutes for the end of its request, and is written then.
 func TestRequestsWithoutAnEndAreWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -19,18 +38,18 @@ func TestRequestsWithoutAnEndAreWritten(t *testing.T) {
 		defer synctest.Wait()
 		defer stop()
 		s := newStream(Config{Sample: 1})
-		var out bytes.Buffer
+		var out lockedBuffer
 		go new(Hub).copy(ctx, s, &out)
 		request := &ratelimit.Request{Domain: "shop",
 			Descriptors: []ratelimit.Descriptor{{Entries: []descriptors.Entry{{Key: "busy", Value: "lost"}}}}}
 		s.see(&ratelimit.Asked{Request: request, At: limit.InstantOf(time.Now()), Holder: "h"})
 		time.Sleep(pendingFor - time.Second)
-		if synctest.Wait(); out.Len() > 0 {
-			t.Fatalf("before: %s", &out)
+		if synctest.Wait(); out.text() != "" {
+			t.Fatalf("before: %s", out.text())
 		}
 		time.Sleep(pendingFor / 5)
-		if synctest.Wait(); !bytes.Contains(out.Bytes(), []byte(`"lost"`)) || bytes.Count(out.Bytes(), []byte("\n")) != 1 {
-			t.Errorf("after: %s", &out)
+		if synctest.Wait(); !strings.Contains(out.text(), `"lost"`) || strings.Count(out.text(), "\n") != 1 {
+			t.Errorf("after: %s", out.text())
 		}
 	})
 }
