@@ -55,9 +55,9 @@ func files(root string) int64 {
 	return cmp.Or(number(root, "proc/self/limits", "Max open files"), math.MaxInt64)
 }
 
-// number returns the number that follows a label in a file of the system, 0 if there is none.
+// number returns the number after the label in a file of the kernel, or 0 if the file has no such line.
 func number(root, name, label string) int64 {
-	text, _ := os.ReadFile(filepath.Join(root, name)) // where there is none, nothing is known
+	text, _ := os.ReadFile(filepath.Join(root, name)) // systems other than Linux have no such file
 	for line := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(line, label); ok {
 			word, _, _ := strings.Cut(strings.TrimSpace(rest), " ")

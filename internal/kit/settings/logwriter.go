@@ -15,19 +15,20 @@ const (
 
 // A logWriter writes lines. A caller waits until its line is written, so that lines keep their place among other
 // output, but not for long: a pipe whose reader is stuck, or a disk that does not answer, must not delay requests.
-// Lines beyond maxUnread are lost, and those that cannot be written. The log says how many as soon as it can.
+// Lines beyond maxUnread and lines that cannot be written are lost. The log reports their number as soon as it can be
+// written.
 type logWriter struct {
 	to   io.Writer
 	note func(lost int) []byte // a line about lines that were lost
 	lost *atomic.Int64         // all lines that were lost
 
 	mu      sync.Mutex
-	writing bool // a goroutine is, which writes what waits as well, and then ends
+	writing bool // a goroutine writes; it ends when no line waits
 	unread
 	torn bool // the last line was written in part
 }
 
-// unread is what the log does not have yet.
+// unread has the lines that are not written yet, and the numbers of lost lines that the log does not report yet.
 type unread struct {
 	failed  int    // lines that could not be written, before those that wait
 	waiting []byte // whole lines
@@ -52,7 +53,7 @@ func (w *logWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// queue has a line wait, if there is room, and reports whether the caller has to have it written.
+// queue appends a line to those that wait, if there is room. It reports whether the caller must start to write.
 func (w *logWriter) queue(line []byte) (first bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,7 +68,7 @@ func (w *logWriter) queue(line []byte) (first bool) {
 	return first
 }
 
-// writeAll writes until nothing waits.
+// writeAll writes until no line waits.
 func (w *logWriter) writeAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +79,10 @@ func (w *logWriter) writeAll() {
 		w.mu.Unlock()
 		n, err := w.to.Write(text)
 		w.mu.Lock()
-		if w.torn = err != nil && (n > 0 && text[n-1] != '\n' || n == 0 && w.torn); err != nil {
+		if n > 0 {
+			w.torn = text[n-1] != '\n'
+		}
+		if err != nil {
 			w.failed += now.failed + now.lines + now.missing
 			w.lost.Add(int64(now.lines))
 		}
@@ -86,15 +90,15 @@ func (w *logWriter) writeAll() {
 	w.writing = false
 }
 
-// text returns the lines, with notes of those that were lost in their places.
-func (w *logWriter) text(u *unread) (text []byte) {
-	if w.torn {
-		text = append(text, '\n')
-	}
+// text returns the lines that wait, with a note in each place where lines were lost.
+func (w *logWriter) text(u *unread) []byte {
+	text := u.waiting
 	if u.failed > 0 {
-		text = append(text, w.note(u.failed)...)
+		text = append(w.note(u.failed), text...)
 	}
-	text = append(text, u.waiting...)
+	if w.torn {
+		text = append([]byte{'\n'}, text...)
+	}
 	if u.missing > 0 {
 		text = append(text, w.note(u.missing)...)
 	}
