@@ -511,19 +511,18 @@ func TestLimiterBeginsWithWhatIsInFlight(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lease.Release()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	testenv.Eventually(t, 20*time.Second, "know of the request in flight at once", func() string {
 		var registry *prometheus.Registry
 		b := open(t, same, func(o *Options) { registry = measured(o) })
-		if gathered(t, registry)["headgate_requests_in_flight d five"] == 1 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("another limiter does not know of the request in flight")
-		}
+		n := gathered(t, registry)["headgate_requests_in_flight d five"]
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}
-	}
+		if n != 1 {
+			return fmt.Sprintf("another limiter opens with %v requests in flight", n)
+		}
+		return ""
+	})
 }
 
 // The metrics are those of the service. They go with the limiter.

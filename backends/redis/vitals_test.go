@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/headgate-rls/headgate/test/testenv"
@@ -21,20 +20,9 @@ func lookAgain(b *Backend) Vitals {
 	return b.Vitals()
 }
 
-type lockedText struct {
-	mu sync.Mutex
-	strings.Builder
-}
-
-func (l *lockedText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.Builder.Write(p)
-}
-
 func TestRedisIsLookedAtAgainAndAgain(t *testing.T) {
 	s := testenv.StartRedis(t, testenv.WithArgs("--maxmemory", "100mb", "--maxmemory-policy", "noeviction"))
-	var text lockedText
+	var text testenv.Log
 	b, err := Open(context.Background(), mustParse(t, s.URL()), slog.New(slog.NewTextHandler(&text, nil)))
 	if err != nil {
 		t.Fatal(err)
@@ -42,8 +30,6 @@ func TestRedisIsLookedAtAgainAndAgain(t *testing.T) {
 	defer b.Close()
 	said := func(what string, times int) {
 		t.Helper()
-		text.mu.Lock()
-		defer text.mu.Unlock()
 		if n := strings.Count(text.String(), what); n != times {
 			t.Errorf("%q is %d times in the log, want %d: %s", what, n, times, text.String())
 		}
@@ -96,7 +82,7 @@ func TestRedisIsLookedAtAgainAndAgain(t *testing.T) {
 // The user of the README example may ask for the figures. If a user may not, the log says so once.
 func TestFiguresNeedARight(t *testing.T) {
 	s := testenv.StartRedis(t)
-	var text lockedText
+	var text testenv.Log
 	for _, user := range []struct{ name, rights string }{{"may", "+info"}, {"may-not", "-info"}} {
 		if err := s.Client().Do(t.Context(), "ACL", "SETUSER", user.name, "on", ">secret", "~*", "+@all", user.rights).
 			Err(); err != nil {

@@ -321,12 +321,12 @@ func TestJanitorWalksByItself(t *testing.T) {
 		}
 		before := b.swept.Load()
 		putRows(t, b, rows)
-		for end := time.Now().Add(10 * time.Second); b.swept.Load() != before+int64(len(rows)); {
-			if time.Now().After(end) {
-				t.Fatalf("%d of %d expired rows were deleted within 10s", b.swept.Load()-before, len(rows))
+		testenv.Eventually(t, 10*time.Second, "delete the expired rows", func() string {
+			if n := b.swept.Load() - before; n != int64(len(rows)) {
+				return fmt.Sprintf("%d of %d are deleted", n, len(rows))
 			}
-			time.Sleep(10 * time.Millisecond)
-		}
+			return ""
+		})
 	}
 }
 

@@ -85,7 +85,7 @@ func migrate(t testing.TB, url string) {
 	}
 }
 
-// seldom is how often the tests' janitors walk by themselves: no walk is to delete what a test is about to count.
+// seldom is how often the janitors of tests walk by themselves, so that no walk deletes rows that a test counts.
 const seldom = 24 * time.Hour
 
 // openURL opens a backend that waits longer than the default unless the URL says how long: what a

@@ -6,40 +6,22 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 const twoRules = "domain: d\ndescriptors:\n- {key: a, rate_limit: {unit: hour, requests_per_unit: 1}}\n" +
 	"- {key: a, value: b, rate_limit: {unit: hour, requests_per_unit: 2}}\n"
 
-// safeText is a log that goroutines share.
-type safeText struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (s *safeText) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeText) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 // settled follows a file of two rules, and returns its path and what is noted.
-func settled(t *testing.T, settle time.Duration) (string, *watched, *safeText) {
+func settled(t *testing.T, settle time.Duration) (string, *watched, *testenv.Log) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rules.yaml")
 	write(t, file, twoRules)
-	w, log := &watched{t: t}, &safeText{}
+	w, log := &watched{t: t}, &testenv.Log{}
 	w.Watcher = New([]string{filepath.Dir(file)}, Options{
 		Log: slog.New(slog.NewTextHandler(log, nil)), Debounce: 5 * time.Millisecond, Settle: settle,
 		OnChange: func(s *descriptors.Set, _ []descriptors.Problem) { w.note(describeSet(s)) },

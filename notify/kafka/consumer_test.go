@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -56,29 +55,11 @@ func (h *handler) lacks(want ...string) string {
 	return ""
 }
 
-// safeLog is a log that a test reads while others write it.
-type safeLog struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *safeLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *safeLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // running is a consumer at work.
 type running struct {
 	*Consumer
 	*handler
-	log  *safeLog
+	log  *testenv.Log
 	stop func() // leaves the group; may be called twice
 }
 
@@ -92,7 +73,7 @@ func consume(t *testing.T, topic Topic, deadLetter string, fail func(notify.Mess
 
 func consumeBy(t *testing.T, topic Topic, deadLetter string, h Handler) *running {
 	t.Helper()
-	r := &running{log: new(safeLog)}
+	r := &running{log: new(testenv.Log)}
 	var err error
 	r.Consumer, err = NewConsumer(ConsumerConfig{
 		Topic: topic, Group: topic.Name + "-group", DeadLetter: deadLetter, Handler: h,

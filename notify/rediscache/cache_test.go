@@ -265,16 +265,13 @@ func TestAChangeWithoutRedisRemovesTheHashLater(t *testing.T) {
 	c.delay = 10 * time.Millisecond
 	running.Go(func() { c.Run(ctx) })
 	server.Resume()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	testenv.Eventually(t, 10*time.Second, "remove the hash", func() string {
 		_, wait := c.pending.size()
-		n := c.client.Exists(t.Context(), keyPrefix+"u").Val()
-		if n == 0 && wait == 0 {
-			break
+		if n := c.client.Exists(t.Context(), keyPrefix+"u").Val(); n != 0 || wait != 0 {
+			return fmt.Sprintf("there are %d hashes, and %d removals wait", n, wait)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("there are %d hashes, and %d removals wait", n, wait)
-		}
-	}
+		return ""
+	})
 	if a := c.mustSend(t); a.Limit != 5 || a.Remaining != 4 {
 		t.Errorf("a send after the change: %+v", a)
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/headgate-rls/headgate/policies/sqlstore"
 	"github.com/headgate-rls/headgate/policies/table"
 	"github.com/headgate-rls/headgate/test/dbtest"
-	"github.com/headgate-rls/headgate/test/serving"
 	"github.com/headgate-rls/headgate/test/testenv"
 	"github.com/headgate-rls/headgate/test/webtest"
 )
@@ -30,7 +29,7 @@ type server struct {
 	handler  http.Handler
 	handlers *Handlers
 	store    *sqlstore.Store
-	log      *serving.Log
+	log      *testenv.Log
 	doc      *webtest.Document
 }
 
@@ -50,7 +49,7 @@ func serverOn(t testing.TB, url string) *server {
 	t.Cleanup(func() { check(t, store.Close()) })
 	guard, err := web.NewGuard(web.GuardConfig{Token: adminToken})
 	check(t, err)
-	log := new(serving.Log)
+	log := new(testenv.Log)
 	handlers := New(table.NewEditor(store, nil), slog.New(slog.NewTextHandler(log, nil)))
 	return &server{guard.Wrap(handlers), handlers, store, log, webtest.ReadDocument(t, openAPI)}
 }

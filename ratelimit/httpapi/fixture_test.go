@@ -21,7 +21,7 @@ import (
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/fleet"
 	"github.com/headgate-rls/headgate/ratelimit/insight"
-	"github.com/headgate-rls/headgate/test/serving"
+	"github.com/headgate-rls/headgate/test/testenv"
 	"github.com/headgate-rls/headgate/test/webtest"
 )
 
@@ -59,7 +59,7 @@ type server struct {
 	service  *ratelimit.Service
 	stack    *stack.Stack
 	policies *policies.Set
-	log      *serving.Log
+	log      *testenv.Log
 	doc      *webtest.Document
 	handlers *Handlers
 	asked    atomic.Int64 // how often the store was
@@ -75,7 +75,7 @@ func newServer(t testing.TB, url string) *server {
 
 func serverWith(t testing.TB, url, rules string) *server {
 	t.Helper()
-	s := &server{log: new(serving.Log), doc: webtest.ReadDocument(t, openAPI), policies: new(policies.Set)}
+	s := &server{log: new(testenv.Log), doc: webtest.ReadDocument(t, openAPI), policies: new(policies.Set)}
 	log := slog.New(slog.NewTextHandler(s.log, nil))
 	var err error
 	s.stack, err = stack.New(t.Context(), url, stack.Options{Timeout: 5 * time.Second, Log: log})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/slots"
-	"github.com/headgate-rls/headgate/test/serving"
+	"github.com/headgate-rls/headgate/test/testenv"
 	"github.com/headgate-rls/headgate/test/webtest"
 )
 
@@ -50,7 +50,7 @@ func (s *scripted) Flush(context.Context) error                     { return s.e
 // A server has both handlers, as one listener may.
 type server struct {
 	handler http.Handler
-	log     *serving.Log
+	log     *testenv.Log
 }
 
 func newServer(t testing.TB, s Scheduler, change ...func(*Config)) *server {
@@ -59,7 +59,7 @@ func newServer(t testing.TB, s Scheduler, change ...func(*Config)) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := new(serving.Log)
+	log := new(testenv.Log)
 	c := Config{Scheduler: s, Log: slog.New(slog.NewTextHandler(log, nil)), Timeout: 30 * time.Second}
 	for _, f := range change {
 		f(&c)

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -274,7 +273,7 @@ func (b block) start(t *testing.T, at *stage, command string) (stop func()) {
 		addr = m[1]
 	}
 	addr = at.ports.Replace(addr)
-	var out lockedBuffer
+	var out testenv.Log
 	cmd := at.command(command)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
@@ -308,24 +307,6 @@ func (b block) start(t *testing.T, at *stage, command string) (stop func()) {
 // patience is how long a command may take. The first one builds the program, on
 // a machine that may be busy.
 const patience = 5 * time.Minute
-
-// A lockedBuffer is read while a command writes to it.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 var (
 	markdownLink    = regexp.MustCompile(`\]\(([^)#]*)(?:#([^)]*))?\)`)

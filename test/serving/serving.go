@@ -2,7 +2,6 @@
 package serving
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -10,12 +9,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // startWithin bounds the wait until the server serves.
@@ -24,7 +24,7 @@ const startWithin = 20 * time.Second
 // A Server is a running server. Its methods fail the test that started it.
 type Server struct {
 	testing.TB
-	Log *Log
+	Log *testenv.Log
 
 	GRPC, HTTP, Debug string
 	Services          string // address of the other gRPC services, or GRPC if they have none
@@ -42,7 +42,7 @@ var servingLine = regexp.MustCompile(`msg=serving grpc=(\S+) http=(\S+) debug=(\
 func Start(t testing.TB, run func(ctx context.Context, flags []string, log io.Writer) error, flags ...string) *Server {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Server{TB: t, Log: new(Log), Stop: cancel, ended: make(chan error, 1)}
+	s := &Server{TB: t, Log: new(testenv.Log), Stop: cancel, ended: make(chan error, 1)}
 	flags = append([]string{"--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--debug", "127.0.0.1:0", "--services",
 		"127.0.0.1:0", "--drain-delay", "0s"}, flags...)
 	if !slices.Contains(flags, "--rules") && !slices.Contains(flags, "--xds") &&
@@ -161,23 +161,4 @@ func (s *Server) Slot(event string) map[string]any {
 		s.Fatalf("%d %v\n%s", code, answer, s.Log)
 	}
 	return answer
-}
-
-// A Log is read while it is written.
-type Log struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *Log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-// String returns what was written so far.
-func (l *Log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

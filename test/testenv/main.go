@@ -30,7 +30,7 @@ func buildAndRun(m interface{ Run() int }, build func(root, dir string) error) (
 	if err != nil {
 		return 0, err
 	}
-	// When the first test starts something: go test does not see what is read before m.Run.
+	// Called when the first test starts a process: go test notes only the files that are read after m.Run begins.
 	dependOnSources = sync.OnceValue(func() error { return DependOnSources(root) })
 	dir, err := os.MkdirTemp("", "headgate-built-")
 	if err != nil {

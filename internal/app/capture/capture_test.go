@@ -24,7 +24,6 @@ import (
 	"github.com/headgate-rls/headgate/internal/app/replay"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
-	"github.com/headgate-rls/headgate/test/serving"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -73,13 +72,13 @@ func ask(s *ratelimit.Service, entries ...string) ratelimit.Response {
 }
 
 // started is a hub that captures into a file until stop is called.
-func started(t *testing.T, text string) (h *Hub, file string, log *serving.Log, stop func()) {
+func started(t *testing.T, text string) (h *Hub, file string, log *testenv.Log, stop func()) {
 	t.Helper()
 	c, err := Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	log = new(serving.Log)
+	log = new(testenv.Log)
 	if h, err = New(c, slog.New(slog.NewTextHandler(log, nil))); err != nil {
 		t.Fatal(err)
 	}

@@ -1,14 +1,12 @@
 package web
 
 import (
-	"bytes"
 	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,7 +16,7 @@ import (
 // TestHandshakesDoNotFloodTheLog: any client can make handshakes fail. They are logged once a second, in
 // the log's own format and with the number of suppressed lines. A handler that panics is logged as well.
 func TestHandshakesDoNotFloodTheLog(t *testing.T) {
-	var log safeBuffer
+	var log testenv.Log
 	certs := testenv.TestCerts(t)
 	l, err := tls.Listen("tcp", "127.0.0.1:0", certs.ServerTLS(t, false))
 	if err != nil {
@@ -52,21 +50,4 @@ func TestHandshakesDoNotFloodTheLog(t *testing.T) {
 	eventually(t, "the panic is in the log", func() bool {
 		return strings.Contains(log.String(), `"level":"ERROR","msg":"HTTP handler failed","error":"http: panic serving`)
 	})
-}
-
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/kit/metrics"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 func TestErrorTellsStatusAndMessage(t *testing.T) {
@@ -253,7 +254,7 @@ func TestGuardAsksAboutJWTs(t *testing.T) {
 
 // TestRefusalsAreCountedAndLogged by code and reason: the log has the peer, at most once a second, and never the token.
 func TestRefusalsAreCountedAndLogged(t *testing.T) {
-	var log safeBuffer
+	var log testenv.Log
 	r := NewRefusals(slog.New(slog.NewTextHandler(&log, nil)))
 	c := GuardConfig{Token: "secret", Networks: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, Refusals: r,
 		Verify: func(context.Context, string) (string, error) { return "", errors.New("no") }}

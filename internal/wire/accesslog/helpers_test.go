@@ -21,6 +21,7 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 const rateLimit = "envoy.filters.http.ratelimit"
@@ -114,30 +115,12 @@ func (c *counts) get(e leases.LogEvent) int {
 	return c.n[e]
 }
 
-// A lockedLog is a log that may be read while it is written.
-type lockedLog struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lockedLog) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lockedLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // A harness is a server and a client of it.
 type harness struct {
 	testing.TB
 	leases *recorder
 	counts counts
-	log    lockedLog
+	log    testenv.Log
 	conn   *grpc.ClientConn
 	client als.AccessLogServiceClient
 }

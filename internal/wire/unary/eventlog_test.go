@@ -6,9 +6,10 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // TestEveryAnswerIsCounted counts by code, also what is answered before a
@@ -93,22 +94,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 }
 
 // lines is a log.
-type lines struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
+type lines struct{ testenv.Log }
 
 func (l *lines) lines(message string) int { return strings.Count(l.String(), message) }
 
