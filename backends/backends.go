@@ -185,7 +185,7 @@ func (c *Caps) algorithm(a limit.Algorithm) AlgorithmCaps {
 	return c.Algorithms[a]
 }
 
-// Shared says whether l, under a raw group, counts in one log with all other
+// Shared reports whether l, under a raw group, counts in one log with all other
 // limits there.
 func (c *Caps) Shared(l *limit.Limit) bool {
 	return c.SharedLogs && l.Is(limit.Logged)
@@ -345,7 +345,7 @@ func (c *Caps) CheckRequest(req *limit.Request) error {
 	return nil
 }
 
-// settles says whether ops[i] is an op of a settlement, all of whose ops have one group, or gives back alone.
+// settles reports whether ops[i] is an op of a settlement, all of whose ops have one group, or gives back alone.
 func settles(ops []limit.Op, i int) bool {
 	lease := &ops[0]
 	if len(ops) == 1 {

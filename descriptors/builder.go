@@ -369,7 +369,7 @@ func (b *builder) level(among *siblings, w *way) *level {
 	return lv
 }
 
-// literal has a rule match its key and value as they are.
+// literal makes a rule match its key and value literally.
 func (lv *level) literal(s *RuleSpec, n *node) {
 	if lv.exact == nil {
 		lv.exact = map[Entry]*node{}

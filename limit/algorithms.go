@@ -192,7 +192,7 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("algorithm(%d)", uint8(a))
 }
 
-// Is says whether a has one of the traits.
+// Is reports whether a has one of the traits.
 func (a Algorithm) Is(t Trait) bool { return a.row().traits&t != 0 }
 
 // KeyLetter returns the letter that starts [Key.Limit] of limits made from

@@ -60,7 +60,7 @@ func periodOf(window time.Duration) *period {
 	return nil
 }
 
-// HasCalendar says whether window is the length of days, weeks, months or years, as
+// HasCalendar reports whether window is the length of days, weeks, months or years, as
 // [Spec.Calendar] wants it.
 func HasCalendar(window time.Duration) bool { return periodOf(window) != nil }
 
@@ -172,7 +172,7 @@ func (l *Limit) WithCalendar(zone *time.Location) (*Limit, error) {
 	return other.WithShare(l.share), nil
 }
 
-// Calendar says whether the limit's windows are those of the calendar.
+// Calendar reports whether the limit's windows are those of the calendar.
 func (l *Limit) Calendar() bool { return l.calendar != nil }
 
 // CalendarWindows returns when the calendar window that at is in begins and ends,

@@ -25,7 +25,7 @@ func moveAllTo(now Instant, states []State, ops []Op) {
 	}
 }
 
-// anyAhead says whether one of the states lies ahead of now.
+// anyAhead reports whether one of the states lies ahead of now.
 func anyAhead(now Instant, states []State) bool {
 	for i := range states {
 		if states[i].At > now {
@@ -55,7 +55,7 @@ func (s *LeaseSet) moveTo(now Instant, l *Limit) {
 	}
 }
 
-// farAhead says whether at is too far ahead of now to be the end of a lease or
+// farAhead reports whether at is too far ahead of now to be the end of a lease or
 // refusal that lives for life µs.
 func (l *Limit) farAhead(at Instant, life int64, now Instant) bool {
 	return int64(at-now) > life+l.ahead

@@ -3,7 +3,7 @@ package limit
 // Changes says which states a decision has changed. See [Decide].
 type Changes uint64
 
-// Has says whether the state under the key of the op number i was changed. Where
+// Has reports whether the state under the key of the op number i was changed. Where
 // ops share a key, it is true of the first of them only. It is
 // known of the first [MaxChanges] ops.
 func (c Changes) Has(i int) bool { return c>>i&1 != 0 }
@@ -126,7 +126,7 @@ func keep(states, next []State) (changes Changes) {
 	return changes
 }
 
-// same says whether b is a, leases apart, and not only equal: a changed log may
+// same reports whether b is a, leases apart, and not only equal: a changed log may
 // have the same length and sum but starts elsewhere.
 func same(a, b *State) bool {
 	return a.At == b.At && a.N == b.N && a.M == b.M && len(a.Log) == len(b.Log) &&
@@ -203,7 +203,7 @@ func decideRefused(states []State, req *Request, now Instant, v *Verdict, next [
 	return changes
 }
 
-// overflowsWith says whether an op under the key of the i-th had no room and takes
+// overflowsWith reports whether an op under the key of the i-th had no room and takes
 // something all the same.
 func overflowsWith(ops []Op, i int, outs []Outcome) bool {
 	for j := range ops {

@@ -53,7 +53,7 @@ func MakeGroup(encoding []byte) string {
 	return string(buf[:])
 }
 
-// IsRawGroup says whether g is one that RawGroup made of a value that is not too
+// IsRawGroup reports whether g is one that RawGroup made of a value that is not too
 // long.
 func IsRawGroup(g string) bool { return strings.HasPrefix(g, "=") }
 

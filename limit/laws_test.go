@@ -101,7 +101,7 @@ func TestLawRoomGrows(t *testing.T) {
 	})
 }
 
-// asUnused says whether s answers like the zero state at instant at.
+// asUnused reports whether s answers like the zero state at instant at.
 func asUnused(w *walk, s State, at Instant) bool {
 	for _, cost := range []int64{0, 1, w.l.Capacity(), w.l.Capacity() + 1, -1} {
 		_, used := try(s, w.l, cost, at)

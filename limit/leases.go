@@ -280,7 +280,7 @@ func (s *LeaseSet) forgive(now Instant, n int64) (dropped int64) {
 	return dropped
 }
 
-// wasEnded says whether holder's lease was ended before it was granted.
+// wasEnded reports whether holder's lease was ended before it was granted.
 func (s *LeaseSet) wasEnded(holder string, now Instant) bool {
 	if s == nil {
 		return false

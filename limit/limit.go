@@ -133,7 +133,7 @@ const (
 	NoShare   = -2
 )
 
-// TakesAhead says whether a replica may take units ahead.
+// TakesAhead reports whether a replica may take units ahead.
 func (l *Limit) TakesAhead() bool { return l.share > 1 || l.share == AutoShare }
 
 // WithShare returns l with another Share.
@@ -212,7 +212,7 @@ func (l *Limit) Figures() (x, y int64) {
 	return l.row.figures(l)
 }
 
-// Is says whether the limit's algorithm has one of the traits.
+// Is reports whether the limit's algorithm has one of the traits.
 func (l *Limit) Is(t Trait) bool { return l.traits&t != 0 }
 
 // String renders the limit as rules and messages write it.

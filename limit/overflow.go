@@ -119,7 +119,7 @@ func (l *Limit) WithOverflow(o Overflow, maxDebt int64) (*Limit, error) {
 	return other.WithShare(l.share), nil
 }
 
-// Overflows says whether op takes something when it has no room.
+// Overflows reports whether op takes something when it has no room.
 func (op *Op) Overflows() bool { return op.Cost > 0 && op.Limit.below >= 0 }
 
 // Debt in windows: used is above the capacity, and each window pays for that
@@ -178,7 +178,7 @@ func (l *Limit) mayOwe(ahead int64) int64 {
 // later returns at moved by d µs.
 func later(at Instant, d int64) Instant { return bounded(at + Instant(d)) }
 
-// payBack has a negative cost pay what is owed first. It returns what is left of
+// payBack uses a negative cost to pay what is owed first. It returns what is left of
 // the cost.
 func (s *State) payBack(op *Op, now Instant) (rest int64) {
 	l, rest := op.Limit, max(op.Cost, -2*MaxUnits)

@@ -71,7 +71,7 @@ const (
 // separated: of the last one it looks at all.
 const OwnerSlice = 1024
 
-// ChargesEach says whether op is charged also when its request is refused.
+// ChargesEach reports whether op is charged also when its request is refused.
 func (op *Op) ChargesEach() bool { return op.Each && !op.Limit.Is(Leased) }
 
 // Rest returns what is left to be done of op, the only one of the request that
@@ -183,7 +183,7 @@ func (o *Outcome) delay(by time.Duration) {
 	}
 }
 
-// endsOwner says whether op ends the leases of an owner.
+// endsOwner reports whether op ends the leases of an owner.
 func (op *Op) endsOwner() bool { return op.Cost < 0 && op.Ending == EndOwner && op.Holder != "" }
 
 // wanted is the cost that Retry is about: asking without taking, or giving

@@ -91,7 +91,7 @@ func holdBack(states []State, ops []Op, now Instant) {
 	}
 }
 
-// refillTo has a bucket refill until now, up to its capacity less so many units. A bucket without a state
+// refillTo refills a bucket until now, up to its capacity less so many units. A bucket without a state
 // may be one that was full, and whose state a store has dropped: it is the same.
 func (s *State) refillTo(l *Limit, reserved int64, now Instant) {
 	most := l.full - min(reserved, l.capacity)*l.num

@@ -36,7 +36,7 @@ func prepareBucket(l *Limit) error {
 }
 
 // setInterval finds num and den such that num/den is the refill interval in
-// microseconds and units*num is exact, and says whether there are such. The
+// microseconds and units*num is exact, and reports whether there are such. The
 // interval is exact where that fits 52 bits (it does for all but extreme pairs
 // of units and window); else it is rounded up to a decimal fraction with at
 // least six significant digits, so that the rate is low by less than 10^-6 and

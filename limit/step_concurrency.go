@@ -215,7 +215,7 @@ func (s *LeaseSet) describe(op *Op, now Instant, out *Outcome) {
 	}
 }
 
-// repeated says whether one of the ops is an acquire that was granted before:
+// repeated reports whether one of the ops is an acquire that was granted before:
 // then all of the request was, and is not charged again.
 func repeated(states []State, ops []Op, now Instant) bool {
 	for i := range ops {

@@ -74,7 +74,7 @@ func moveWindow(l *Limit, s State, now Instant) State {
 	return s
 }
 
-// fits says whether cost has room where used of capacity units are gone. Used
+// fits reports whether cost has room where used of capacity units are gone. Used
 // can exceed capacity after the limit was lowered.
 func fits(used, cost, capacity int64) bool {
 	return cost < 0 || wanted(cost) <= capacity-used

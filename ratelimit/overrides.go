@@ -54,7 +54,7 @@ func (c *overrideCache) get(o Override, rule *ruleView, conf *Config) (*ruleView
 	return v, nil
 }
 
-// inPlaceOf has an override be in shadow mode if the rule is. If the rule has a fixed window of
+// inPlaceOf puts an override into shadow mode if the rule is. If the rule has a fixed window of
 // the same length, the two have one counter, as in the reference: what was counted by the rule
 // counts when a request brings its own limit, and the other way round.
 func (v *ruleView) inPlaceOf(rule *ruleView) {

@@ -185,12 +185,12 @@ func (c *Call) replaced(name string) bool {
 // maxCost bounds costs. It is larger than any limit, and cannot overflow.
 const maxCost = limit.MaxUnits + 1
 
-// names says whether the caller names the hits of d, as one does who reports what a
+// names reports whether the caller names the hits of d, as one does who reports what a
 // response has cost. Limits that overflow charge those each for itself: what is
 // reported is done, whatever other limits say.
 func (r *Request) names(d *Descriptor) bool { return d.HasHits || r.Hits > 0 }
 
-// asks says whether d asks without taking.
+// asks reports whether d asks without taking.
 func (d *Descriptor) asks() bool { return d.HasHits && d.Hits == 0 }
 
 // cost returns the hits of d: its own if it has any, where zero asks without

@@ -75,7 +75,7 @@ func (m *Metrics) roomForKey(l *labelSeries, s *policies.Snapshot) bool {
 	return l.keys < maxKeyPolicies
 }
 
-// giveRoom has a policy count in series of its own if there is room.
+// giveRoom gives a policy series of its own if there is room.
 func (m *Metrics) giveRoom(p *policySeries) {
 	if p.decided.Load() == nil && m.bounds.policies.Take(1) {
 		p.decided.Store(m.byPolicy.Hold(p.labels[:]...))

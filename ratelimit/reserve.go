@@ -314,7 +314,7 @@ func (c *Call) endReservations(b *Batch, r *leases.Return, end *tokenEnd) {
 	}
 }
 
-// late says whether a lease has expired, as far as this process knows.
+// late reports whether a lease has expired, as far as this process knows.
 func (c *Call) late(b *Batch, r *leases.Return) bool { return b.engine.conf.Now() >= r.Until }
 
 // A tokenEnd is what a call says of a token that came back.

@@ -368,7 +368,7 @@ func (v *ruleView) counter(m *Metrics, set *descriptors.Set, entries []descripto
 	return v.series.decided(o)
 }
 
-// count has the view's limits and tiers count in the series of its rule.
+// count makes the view's limits and tiers count in the series of its rule.
 func (v *ruleView) count() {
 	for i := range v.limits {
 		lv := &v.limits[i]

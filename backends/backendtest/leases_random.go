@@ -103,7 +103,7 @@ func (g *leaseGenerator) slice(n int) ([]limit.Request, []limit.Verdict) {
 	return reqs, want
 }
 
-// repeats says whether req was granted before, which each partition of a store
+// repeats reports whether req was granted before, which each partition of a store
 // knows only of itself.
 func repeats(req *limit.Request, v *limit.Verdict) bool {
 	for i := range req.Ops {

@@ -59,7 +59,7 @@ func (s *modelState) set(next limit.State, l *limit.Limit) {
 	s.State, s.writer, s.ends = next, l, l.Ends(next)
 }
 
-// over says whether a store may have dropped s.
+// over reports whether a store may have dropped s.
 func (s *modelState) over(now limit.Instant) bool { return s.writer != nil && s.ends <= now }
 
 // earliest returns how far back a request may go: not to before the end of a

@@ -132,7 +132,7 @@ func (g *generator) slice(n int) ([]limit.Request, []limit.Verdict) {
 	return reqs, want
 }
 
-// parted says whether req is decided by several partitions.
+// parted reports whether req is decided by several partitions.
 func (g *generator) parted(req *limit.Request) bool {
 	return g.caps.Atomicity == backends.PerPartition && severalGroups(req)
 }
@@ -334,7 +334,7 @@ func (g *generator) cost(k limit.Key, l *limit.Limit) int64 {
 	return cost
 }
 
-// countsRefused says whether the store counts what l refuses, so that what is given back may make no room.
+// countsRefused reports whether the store counts what l refuses, so that what is given back may make no room.
 func (g *generator) countsRefused(l *limit.Limit) bool {
 	return g.caps.PlainWindows && l.Overflow() != limit.Refuse
 }

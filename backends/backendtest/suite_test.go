@@ -563,7 +563,7 @@ func TestClockStepsInSlicesNoticesMutants(t *testing.T) {
 	}
 }
 
-// fails runs one check and says whether it failed.
+// fails runs one check and reports whether it failed.
 func fails(t *testing.T, c check, s Suite) bool {
 	w := &watcher{TB: t}
 	done := make(chan struct{})

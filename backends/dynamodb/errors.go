@@ -46,7 +46,7 @@ var reasons = map[string]outcome{
 	"ThrottlingError":               busy,
 }
 
-// judge says what came of a call by its error. sent says whether there was a connection to send it
+// judge returns the outcome of a call by its error. sent says whether there was a connection to send it
 // on.
 func judge(err error, sent bool) outcome {
 	if err == nil {
@@ -117,7 +117,7 @@ func standing(err error) error {
 	return err
 }
 
-// failed makes what a caller sees of an error. inDoubt says whether the call may have taken effect
+// failed returns the error that callers get. inDoubt says whether the call may have taken effect
 // all the same.
 func failed(err error, inDoubt bool) error {
 	if errors.As(err, new(*types.ResourceNotFoundException)) {

@@ -88,7 +88,7 @@ func (b *Backend) split(s *scratch, sr *splitRequest) {
 	}
 }
 
-// waits says whether op, of a request that may be refused, is not done before
+// waits reports whether op, of a request that may be refused, is not done before
 // the request is admitted.
 func waits(op *limit.Op) bool { return op.Cost < 0 && !op.ChargesEach() }
 
@@ -159,7 +159,7 @@ func (sr *splitRequest) gather(k *keys) {
 	}
 }
 
-// refusedAnyway says whether a part refuses, and those that failed have recorded nothing. Their ops then have
+// refusedAnyway reports whether a part refuses, and those that failed have recorded nothing. Their ops then have
 // the outcomes of an unused limit.
 func (sr *splitRequest) refusedAnyway() bool {
 	if sr.out.Admitted {
@@ -214,19 +214,19 @@ func kindOf(err error) error {
 	return backends.ErrUnavailable
 }
 
-// taken says whether the part's op j took something that a refused request must
+// taken reports whether the part's op j took something that a refused request must
 // not keep.
 func (sr *splitRequest) taken(p *part, j int) bool {
 	op := sr.op(p, j)
 	return p.verdict.Admitted && p.verdict.Outcomes[j].Admitted && op.Cost > 0 && !sr.recorded(p, op)
 }
 
-// recorded says whether an op of the part is recorded also if the request is refused.
+// recorded reports whether an op of the part is recorded also if the request is refused.
 func (sr *splitRequest) recorded(p *part, op *limit.Op) bool {
 	return op.ChargesEach() || op.Cost > 0 && sr.overflows(p, op.Key)
 }
 
-// overflows says whether an op of the part under a key had no room and took
+// overflows reports whether an op of the part under a key had no room and took
 // something all the same: then all ops under the key are recorded.
 func (sr *splitRequest) overflows(p *part, key limit.Key) bool {
 	for j := range p.ops {

@@ -250,7 +250,7 @@ func declined(err error) bool {
 	return errors.As(err, new(redis.Error)) || errors.Is(mapped(err, false), backends.ErrNotApplied)
 }
 
-// note has the script decide everything from now on if err says that one of the commands cannot be used.
+// note makes the script decide everything from now on if err says that one of the commands cannot be used.
 func (c *counting) note(err error) {
 	var reply redis.Error
 	if !errors.As(err, &reply) {

@@ -38,7 +38,7 @@ func (e *ends) places(hash uint64) (places [2]*atomic.Uint64, until [2]uint64) {
 	return places, until
 }
 
-// after says whether a key is known to live until then.
+// after reports whether a key is known to live until then.
 func (e *ends) after(hash uint64, then time.Duration) bool {
 	_, until := e.places(hash)
 	return max(until[0], until[1]) >= uint64(then.Milliseconds())

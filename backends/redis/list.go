@@ -89,7 +89,7 @@ func (b *Backend) masters(ctx context.Context) (list []*redis.Client, err error)
 	return list, err
 }
 
-// globEscaper has a text stand for itself in a pattern of SCAN.
+// globEscaper escapes a text for a pattern of SCAN.
 var globEscaper = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)
 
 // parse takes apart what appendOwnKey has made.

@@ -129,7 +129,7 @@ func (n *node) guard(ctx context.Context, calls func() error) error {
 	return err
 }
 
-// answers says whether err is an answer of the node, be it a refusal.
+// answers reports whether err is an answer of the node, be it a refusal.
 func answers(err error) bool { return err == nil || errors.As(err, new(redis.Error)) }
 
 // ping is the circuit's probe. While it fails, another node may have become

@@ -326,7 +326,7 @@ func (c *call) calendarWindow(l sentLimit) (start, end, next int64) {
 	return int64(s), int64(e), int64(sign * n)
 }
 
-// misjudged says whether the script has answered that its server's clock is in
+// misjudged reports whether the script has answered that its server's clock is in
 // another window than the call says, and nothing else. The clock is the guess of
 // the next try.
 func (c *call) misjudged() bool {

@@ -59,7 +59,7 @@ func (w *windows) take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 	b.answer(outs, out)
 }
 
-// byScript has the script decide reqs, and learns which keys are numbers now.
+// byScript calls the script for reqs, and learns which keys are numbers now.
 func (w *windows) byScript(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
 	sent := w.ends.now()
 	w.script.take(ctx, reqs, out)

@@ -13,7 +13,7 @@ import (
 const howToMigrate = "run headgate migrate --backend URL, or have an administrator run what headgate migrate " +
 	"--print prints"
 
-// failed makes what a caller sees of an error of the database. inDoubt says whether the call may
+// failed returns the error that callers get for one of the database. inDoubt says whether the call may
 // have taken effect all the same.
 func failed(err error, inDoubt bool) error {
 	if sqldb.NoSchema(err) {

@@ -37,7 +37,7 @@ func markedOldest(of []part) []sqldb.Query {
 	return united(all)
 }
 
-// eachKey has a statement for the parts of each key, which are side by side.
+// eachKey makes a statement for the parts of each key, which are side by side.
 func eachKey(what string, of []part) (all []sqldb.Query) {
 	for len(of) > 0 {
 		n := 1

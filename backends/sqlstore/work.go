@@ -201,7 +201,7 @@ func (w *work) readPartTexts(ctx context.Context, op string, of []part) error {
 	return w.tx.Change(ctx, op, w.partsBy(w.b.conf.dialect.parts(of))...)
 }
 
-// partsBy has the task take the parts that queries return.
+// partsBy passes the parts that queries return to the task.
 func (w *work) partsBy(queries []sqldb.Query) []sqldb.Query {
 	for i := range queries {
 		queries[i].Each = w.rows(w.task.part)

@@ -57,7 +57,7 @@ func wrongInput(err error) error {
 // A notFoundError is about something that was asked for by its name and does not exist.
 type notFoundError struct{ error }
 
-// notFound has the refusal of a name that does not exist be a notFoundError.
+// notFound turns the refusal of a name that does not exist into a notFoundError.
 func notFound(err error) error {
 	if refusal, ok := errors.AsType[*client.Refusal](err); ok && refusal.Code == http.StatusNotFound {
 		return notFoundError{err}

@@ -68,7 +68,7 @@ which variables are the reason.`,
 	return cmd
 }
 
-// inPlaceOfReference says whether serve, which the image runs if nothing names a command, stands in for
+// inPlaceOfReference reports whether serve, which the image runs if nothing names a command, stands in for
 // envoyproxy/ratelimit, and what to tell of that: its variables are set, and nothing of headgate's is. Where variables
 // could be meant for both, headgate's own settings are in force, and the note says so.
 func inPlaceOfReference(fs *pflag.FlagSet, environ []string) (inPlace bool, note string) {

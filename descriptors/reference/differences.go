@@ -150,7 +150,7 @@ func limiting(rules []*descriptors.RuleSpec) (n int) {
 	return n
 }
 
-// sharesCounters says whether an entry of b and one of a can look alike when key and
+// sharesCounters reports whether an entry of b and one of a can look alike when key and
 // value are joined: b's key is a's, a "_" and more.
 func sharesCounters(a, b *descriptors.RuleSpec) bool {
 	rest, ok := strings.CutPrefix(b.Key, a.Key+"_")

@@ -48,7 +48,7 @@ func (l *loader) zone(n *yaml.Node, t *twig, name string) *time.Location {
 	return zone
 }
 
-// calendarOf has the windows of s be those that the limit's calendar says, if it has one.
+// calendarOf sets the windows of s by the limit's calendar, if it has one.
 func (l *loader) calendarOf(f fields, t *twig, s *limit.Spec) (said bool) {
 	calendar, zone := l.calendar(f, t)
 	if calendar == nil || !*calendar {

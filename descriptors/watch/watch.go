@@ -344,7 +344,7 @@ func (w *Watcher) wanted() map[string]bool {
 	return want
 }
 
-// ask has the system tell of the directories that are watched, and of no other.
+// ask subscribes to the system's events of the watched directories, and of no other.
 func (w *Watcher) ask() {
 	for _, old := range w.events.WatchList() {
 		if !w.watched[old] {

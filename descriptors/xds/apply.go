@@ -26,7 +26,7 @@ func (c *Client) open(resp *response) (list []resource, bad []descriptors.Proble
 // maxBad bounds the problems with resources of which no domain is known.
 const maxBad = 100
 
-// install puts an outcome in force, and says whether it is.
+// install puts an outcome in force, and reports whether it is.
 func (c *Client) install(o *outcome) bool {
 	if o.set == nil {
 		return false

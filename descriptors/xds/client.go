@@ -141,7 +141,7 @@ const (
 	silentRepeat = 10 * time.Minute
 )
 
-// follow opens a stream and keeps it until it fails. It says whether there was an answer.
+// follow opens a stream and reads it until it fails. It reports whether the control plane answered.
 func (c *Client) follow(ctx context.Context) (answered bool, err error) {
 	s, err := c.opt.dial(ctx)
 	if err != nil {
@@ -151,7 +151,8 @@ func (c *Client) follow(ctx context.Context) (answered bool, err error) {
 	return c.listen(ctx, s)
 }
 
-// listen puts in force what comes on a stream, until it fails. It says whether there was an answer.
+// listen installs the rules that arrive on a stream, until the stream fails. It reports whether the control plane
+// answered.
 func (c *Client) listen(ctx context.Context, s *stream) (answered bool, err error) {
 	silent := time.NewTimer(silentFor)
 	defer silent.Stop()

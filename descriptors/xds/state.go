@@ -116,7 +116,7 @@ func (s *state) refuse(o *outcome, name string, problems []descriptors.Problem) 
 	}
 }
 
-// fits says whether the domains of o are within bounds together.
+// fits reports whether the domains of o are within bounds together.
 func (s *state) fits(o *outcome) error {
 	if len(o.domains) > maxDomains {
 		return fmt.Errorf("more than %d domains", maxDomains)

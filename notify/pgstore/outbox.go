@@ -117,7 +117,7 @@ type behind struct {
 	others bool // messages of others were published meanwhile
 }
 
-// expire has all users tried again when it is time.
+// expire forgets all users when their wait is over, so that they are tried again.
 func (b *behind) expire() {
 	if len(b.users) > behindMost || len(b.users) > 0 && time.Now().After(b.until) {
 		b.users = nil

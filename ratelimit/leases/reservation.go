@@ -81,7 +81,7 @@ func (r *Reservation) Ending(holder string, how limit.Ending) limit.Op {
 		Shadow: true}
 }
 
-// due says whether a reservation is to be renewed now: not before half of the time after which it is
+// due reports whether a reservation is to be renewed now: not before half of the time after which it is
 // lost, because a renewed one does not say any more when its units were charged.
 func (t *Tracker) due(l *Lease, r *Reservation) bool {
 	return t.conf.Now() > l.Granted.Add((r.TTL-t.conf.Reservations.Grace)/2)

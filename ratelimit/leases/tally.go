@@ -129,7 +129,7 @@ func (s *tally) noteOverflow() {
 	s.missed = s.round + 1
 }
 
-// reserves says whether the leases under the key are reservations.
+// reserves reports whether the leases under the key are reservations.
 func (e *entry) reserves() bool { return e.key.Limit == limit.ReservationPart }
 
 // A question is an entry that the backend is asked about.

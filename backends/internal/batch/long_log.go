@@ -131,13 +131,13 @@ func (u *logUse) live(l *longLog) (most, least int64) {
 	return most, least
 }
 
-// begins says whether a window may begin among the units of a part that does not end
+// begins reports whether a window may begin among the units of a part that does not end
 // before all windows.
 func (u *logUse) begins(l *longLog, j int) bool {
 	return j == 0 || l.parts[j-1].last <= u.high
 }
 
-// waits says whether one of the ops may have to wait for one of so many units, where after are
+// waits reports whether one of the ops may have to wait for one of so many units, where after are
 // newer. It waits for the end of that unit which leaves no more than it has room beside:
 // capacity less cost of them are newer.
 func (u *logUse) waits(after, units, taken int64) bool {

@@ -128,13 +128,13 @@ func (b *Backend) ask(ctx context.Context, began time.Time, p circuit.Period, re
 	b.circuit.Settle(p, result, why)
 }
 
-// hurried says whether a caller waited for too short a time to judge the store
+// hurried reports whether a caller waited for too short a time to judge the store
 // by it: for less than MinBudget, or for less than the store needs for others.
 func (b *Backend) hurried(now time.Time, waited time.Duration) bool {
 	return waited < b.cfg.MinBudget || waited < b.pulse.needed(now)
 }
 
-// Answers says whether the store answers in time, as far as is known: it did
+// Answers reports whether the store answers in time, as far as is known: it did
 // when it was last asked, and has not been silent since for half of the Timeout.
 func (b *Backend) Answers() bool {
 	return b.State() == Closed && b.pulse.beats(b.now(), b.cfg.Timeout/2)
@@ -147,7 +147,7 @@ func (b *Backend) full() error {
 	return errFull
 }
 
-// overdue says whether ctx's deadline has passed. It goes by the clock: a
+// overdue reports whether ctx's deadline has passed. It goes by the clock: a
 // timer may be late.
 func overdue(ctx context.Context, now time.Time) bool {
 	d, ok := ctx.Deadline()
@@ -169,7 +169,7 @@ func silence(err error) error {
 	return err
 }
 
-// answered says whether the store answered any request, be it only that it declines it; an error of one
+// answered reports whether the store answered any request, be it only that it declines it; an error of one
 // that it declined; and why it did not answer one that it was asked. What a driver turns down by itself
 // is neither.
 func answered(out []limit.Verdict) (alive bool, declined, why error) {

@@ -40,7 +40,7 @@ func (p *pulse) ended(began, now time.Time, r circuit.Result) {
 	}
 }
 
-// beats says whether the store answers, and has not been silent for longer than
+// beats reports whether the store answers, and has not been silent for longer than
 // patience.
 func (p *pulse) beats(now time.Time, patience time.Duration) bool {
 	since := p.silent.Load()

@@ -26,7 +26,7 @@ type linger struct {
 	skips   int          // what skip was set to last
 }
 
-// begin says whether a worker is to linger until n requests have come.
+// begin reports whether a worker is to linger until n requests have come.
 func (g *linger) begin(n int) bool {
 	switch {
 	case n <= 0 || g.awaited.Load() > 0:

@@ -38,7 +38,7 @@ func TestCallersWhoComeBackShareOneSlice(t *testing.T) {
 	}
 }
 
-// full says whether so many slices in a row had n requests.
+// full reports whether so many slices in a row had n requests.
 func (s *store) full(n, inARow int) bool {
 	row := 0
 	for _, length := range s.lengths() {

@@ -169,7 +169,7 @@ type refusal struct {
 	retry, reset time.Duration // from at; retry may be limit.Never
 }
 
-// learn makes r of an outcome, and says whether it is worth keeping. keeps says that it may be used while
+// learn makes r of an outcome, and reports whether it is worth keeping. keeps says that it may be used while
 // the store answers. A limit that saturates takes something of costs without room: only where nothing is
 // left is a later request sure to change nothing.
 func (r *refusal) learn(op *limit.Op, out *limit.Outcome, at limit.Instant, keeps bool) bool {

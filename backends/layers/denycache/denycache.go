@@ -82,7 +82,7 @@ func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 	works.Put(w)
 }
 
-// send has the store decide the requests that go down. The memory of their verdicts
+// send passes on to the store the requests that it must decide. The memory of their verdicts
 // goes with them and comes back.
 func (b *Backend) send(ctx context.Context, w *work, reqs []limit.Request, out []limit.Verdict) {
 	if len(w.down) == len(reqs) {
@@ -161,7 +161,7 @@ func (b *Backend) recall(req *limit.Request, v *limit.Verdict) {
 	in.recalled.Add(1)
 }
 
-// keeps says whether refusals of op are kept for a store that answers: not those of requests in flight, of
+// keeps reports whether refusals of op are kept for a store that answers: not those of requests in flight, of
 // which anybody may end one at any moment, nor where the store takes something all the same.
 func (b *Backend) keeps(op *limit.Op) bool {
 	if op.Limit == nil || op.Limit.Is(limit.Leased) {

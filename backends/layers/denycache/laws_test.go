@@ -200,7 +200,7 @@ func compare(t *testing.T, d *distant, b *Backend, twin model, f *traffic, n int
 	}
 }
 
-// refusesNoMore says whether got refuses no op that want admits, and for no
+// refusesNoMore reports whether got refuses no op that want admits, and for no
 // longer.
 func refusesNoMore(got, want []limit.Outcome) bool {
 	for i := range got {

@@ -37,7 +37,7 @@ func (r *rig) replica(maxAge time.Duration) *rig {
 // flush forgets what is known.
 func (r *rig) flush() { r.cache.init(100_000) }
 
-// take sends one request and says whether the store was asked.
+// take sends one request and reports whether the store was asked.
 func (r *rig) take(ops ...limit.Op) (v limit.Verdict, asked bool) {
 	r.Helper()
 	return r.store.Ask(r.T, r.Backend, ops...)

@@ -66,7 +66,7 @@ func (s *debts) room(now limit.Instant) bool {
 	return len(s.byKey) < s.max
 }
 
-// has says whether d was not forgotten meanwhile.
+// has reports whether d was not forgotten meanwhile.
 func (s *debts) has(d *debt) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *debts) count(now limit.Instant) (due, waiting int) {
 	return due, len(s.byKey) - due
 }
 
-// due says whether the primary may have room for d, or d is over.
+// due reports whether the primary may have room for d, or d is over.
 func (d *debt) due(now limit.Instant) bool { return d.next <= now || d.ends <= now }
 
 // appendDue adds those to a list that the primary may have room for.

@@ -97,7 +97,7 @@ func (l *Backend) note(req *limit.Request, v *limit.Verdict) {
 
 func inFlight(op *limit.Op) bool { return op.Limit.Is(limit.Leased) }
 
-// grantedBefore says whether v is the answer to a repeated request: the lease
+// grantedBefore reports whether v is the answer to a repeated request: the lease
 // of one of its acquires was there, and not from an earlier op of the request.
 func grantedBefore(req *limit.Request, v *limit.Verdict) bool {
 	for i := range req.Ops {

@@ -36,7 +36,7 @@ type holding struct {
 	newer, older *holding // by usedAt
 }
 
-// over says whether h is known to be of no more use at now.
+// over reports whether h is known to be of no more use at now.
 func (h *holding) over(now time.Duration) bool {
 	if h.asked+h.lent > 0 {
 		return false

@@ -124,7 +124,7 @@ func anyShared(req limit.Request) bool {
 	return false
 }
 
-// shared says whether units of op's limit can be held for it.
+// shared reports whether units of op's limit can be held for it.
 func shared(op *limit.Op) bool {
 	if op.Limit == nil || !op.Limit.TakesAhead() || op.AsOf != 0 || len(op.Key.Group) > backends.MaxKeyLen ||
 		len(op.Key.Limit) > backends.MaxKeyLen {
@@ -134,7 +134,7 @@ func shared(op *limit.Op) bool {
 }
 
 // plan pays the ops of req that can be paid here, adds a part for each op to
-// w, and says whether that is all there is to do.
+// w, and reports whether that is all there is to do.
 func (b *Backend) plan(w *work, req *limit.Request, now time.Duration) (here bool) {
 	here = len(req.Ops) > 0 && len(req.Ops) <= b.maxOps
 	fits := here
@@ -320,7 +320,7 @@ func (w *work) decide(req *limit.Request, v *limit.Verdict, parts []part, sent t
 	}
 }
 
-// repeated says whether the store granted all of req before, and now charges
+// repeated reports whether the store granted all of req before, and now charges
 // nothing for it; see limit.Op.
 func repeated(req *limit.Request, v *limit.Verdict, parts []part) bool {
 	said := 0

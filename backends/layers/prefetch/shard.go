@@ -50,7 +50,7 @@ func (s *shard) add(op *limit.Op, given bool, now time.Duration) *holding {
 	return h
 }
 
-// room drops what has been unused for long and is over, and says whether there
+// room drops what has been unused for long and is over, and reports whether there
 // is room for one more. What is in use keeps its place: callers choose keys, and
 // must not be able to have others' units dropped.
 func (s *shard) room(now time.Duration) bool {

@@ -38,7 +38,7 @@ func (r *rig) replica() *rig {
 	return &rig{T: r.T, Backend: New(r.store, r.store.Caps(), Config{}, r.clock.Now), store: r.store, clock: r.clock}
 }
 
-// take sends one request and says whether the store was asked.
+// take sends one request and reports whether the store was asked.
 func (r *rig) take(ops ...limit.Op) (v limit.Verdict, asked bool) {
 	r.Helper()
 	return r.store.Ask(r.T, r.Backend, ops...)

@@ -256,7 +256,7 @@ func (k *Candidate) ask(ctx context.Context, batch []*job) {
 	}
 }
 
-// keep has a request of the candidate be in flight as long as the live one.
+// keep keeps a request of the candidate in flight as long as the live one.
 func (k *Candidate) keep(j *job) {
 	lease := j.resp.Inside.Lease
 	// Reservations with a token end with their request. Reports settle the others, and are decided like requests.

@@ -85,7 +85,7 @@ func (s *stream) add(line []byte) {
 	}
 }
 
-// wait has a line wait for the end of its request. A call that was repeated has the lease that it had.
+// wait keeps a line until its request ends. A call that was repeated has the lease that it had.
 func (s *stream) wait(holder string, p pending) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// sendsStats says whether metrics are sent to a collector, which somebody must have asked for: the reference sends them
-// to localhost if nobody says anything.
+// sendsStats reports whether metrics are sent to a collector. A variable must ask for that: the reference sends them to
+// localhost by default.
 func (t *translation) sendsStats() bool {
 	return t.set("USE_STATSD") && t.on("USE_STATSD") && !t.on("DISABLE_STATS")
 }

@@ -28,7 +28,7 @@ type split struct {
 	panics       *background.Reporter
 }
 
-// perSecond says whether an op belongs to the store of seconds.
+// perSecond reports whether an op belongs to the store of seconds.
 func perSecond(op *limit.Op) bool {
 	return op.Limit != nil && op.Limit.Algorithm() == limit.FixedWindow && op.Limit.Window() == time.Second
 }

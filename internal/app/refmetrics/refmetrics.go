@@ -211,7 +211,7 @@ func (m *Metrics) of(domain, path, label string) *hits {
 	return new(hits) // which nobody sees
 }
 
-// room says whether there may be one more series. Domains keep a tenth for themselves.
+// room reports whether there may be one more series. Domains keep a tenth for themselves.
 func (m *Metrics) room(l hitLabels) bool {
 	most, bytes := maxHitSeries*9/10, maxHitBytes*9/10
 	if l.key1 == "" {

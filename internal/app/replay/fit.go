@@ -92,7 +92,7 @@ func (r *run) verify(pass string, check map[limit.Key]*probe) error {
 	return nil
 }
 
-// decideWith has all requests decided by the new rules, but with other limits for some keys.
+// decideWith decides all requests by the new rules, but with other limits for some keys.
 func (r *run) decideWith(pass string, probes map[limit.Key]*probe) error {
 	w, err := virtual.New(r.New, virtual.Options{MaxKeys: r.MaxKeys, Store: func(b backends.Backend) backends.Backend {
 		return &probing{b, probes}

@@ -151,7 +151,7 @@ func (r *run) pass(name string, each func(*line) error) (*input, error) {
 	}
 }
 
-// decide has all requests decided by the rules.
+// decide decides all requests by the rules.
 func (r *run) decide() error {
 	by, err := virtual.New(r.New, virtual.Options{MaxKeys: r.MaxKeys})
 	if err != nil {

@@ -182,7 +182,7 @@ func (s *step) run(w *virtual.World, set *descriptors.Set, start limit.Instant) 
 	return failed
 }
 
-// end has a request that began at an instant end, if the step says when or with what cost.
+// end ends a request that began at an instant, if the step says when or with what cost.
 func (s *step) end(w *virtual.World, resp *ratelimit.Response, at limit.Instant) {
 	cost := int64(-1)
 	if s.Cost != nil {

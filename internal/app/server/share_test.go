@@ -147,7 +147,7 @@ func TestLocalShareAuto(t *testing.T) {
 	}
 }
 
-// knowEachOther says whether all replicas have counted so many.
+// knowEachOther reports whether all replicas have counted so many.
 func knowEachOther(replicas ...*serving.Server) bool {
 	for _, r := range replicas {
 		_, metrics := r.Get(r.Debug, "/metrics")

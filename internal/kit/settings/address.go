@@ -31,7 +31,7 @@ func CheckAddress(address string) error {
 	return nil
 }
 
-// Reachable says whether other machines can reach the address.
+// Reachable reports whether other machines can reach the address.
 func Reachable(address string) bool {
 	if address == "" || strings.HasPrefix(address, "unix:") {
 		return false

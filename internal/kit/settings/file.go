@@ -121,7 +121,7 @@ func flatten(p property) (list []property) {
 	return list
 }
 
-// foreign says whether a key is one of another program, such as rate-limiter or quarkus.
+// foreign reports whether a key is one of another program, such as rate-limiter or quarkus.
 func (r *fileReader) foreign(key string) bool {
 	return slices.ContainsFunc(r.aliases, func(a Alias) bool { return strings.HasPrefix(a.Property+".", key+".") })
 }

@@ -253,7 +253,7 @@ var (
 	Token = Check(CheckToken)
 )
 
-// notInToken says whether RFC 9110 forbids r in the name of a header.
+// notInToken reports whether RFC 9110 forbids r in the name of a header.
 func notInToken(r rune) bool {
 	letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 	return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
@@ -295,7 +295,7 @@ func (a *Alias) value(text string) (string, error) {
 	return text + "s", nil
 }
 
-// repeated says whether a flag may be given several times.
+// repeated reports whether a flag may be given several times.
 func repeated(f *pflag.Flag) bool { return f.Value.Type() == "stringArray" }
 
 // set sets f to values; only a flag that may be repeated takes several.

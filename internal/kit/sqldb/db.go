@@ -154,7 +154,7 @@ func (db *DB) Transact(ctx context.Context, op string, f func(*sql.Tx) error) er
 	return db.Fail(ctx, op, tx.Commit())
 }
 
-// Fail makes what a caller sees of an error of the driver: one of ctx if that has ended, or an
+// Fail returns the error that callers get for one of the driver: one of ctx if that has ended, or an
 // Error, or what Config.Errors makes of it. An error that wraps an Error stays as it is.
 func (db *DB) Fail(ctx context.Context, op string, err error) error {
 	if e, ok := err.(*Error); ok {

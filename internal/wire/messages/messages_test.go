@@ -165,7 +165,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// replacedText says whether a value may have had bytes that are not UTF-8, which generated code
+// replacedText reports whether a value may have had bytes that are not UTF-8, which generated code
 // refuses.
 func replacedText(r *ratelimit.Request) bool {
 	for i := range r.Descriptors {

@@ -192,7 +192,7 @@ func (c *conn) nextBatch() bool {
 	return len(c.batch) > 0
 }
 
-// dispatch has the batch answered: here, or by workers.
+// dispatch answers the batch here, or hands it to workers.
 func (c *conn) dispatch(h *handler) {
 	rest := c.calls
 	if h.Inline != nil {

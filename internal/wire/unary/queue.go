@@ -140,7 +140,7 @@ func (q *queue) late(now time.Time) (out []*job) {
 	return out
 }
 
-// close has the workers end when nothing waits any more.
+// close ends the workers when no job waits any more.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

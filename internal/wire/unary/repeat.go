@@ -32,7 +32,7 @@ func (r *repeat) remember(block []byte) {
 	r.block = append(r.block[:0], block...)
 }
 
-// forget has the next block decoded.
+// forget makes the next block be decoded.
 func (r *repeat) forget() { r.block = r.block[:0] }
 
 // drop is forget, and frees memory.
