@@ -749,6 +749,35 @@ func TestConnectionsThatWaitMakeRoom(t *testing.T) {
 	}
 }
 
+// TestDisplacedConnectionsTakeNoPlace opens connections while the goroutines of those that had to go have not ended, as
+// on a machine that is too busy: a new one gets a place.
+func TestDisplacedConnectionsTakeNoPlace(t *testing.T) {
+	const most = 10
+	s, err := New(Config{Handlers: testHandlers(), MaxConnections: most})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*conn
+	add := func() bool {
+		all = append(all, newConn(s.shared, &s.workers, &fuzzConn{}, 0))
+		return s.add(all[len(all)-1])
+	}
+	for i := range most + maxLeaving {
+		if !add() {
+			t.Fatalf("connection %d was refused", i)
+		}
+	}
+	if n := s.Stats().Connections; n != most || add() {
+		t.Errorf("%d connections are open beside %d that have not ended, want %d and no more", n, s.leaving, most)
+	}
+	for _, c := range all[:most+maxLeaving] {
+		s.remove(c)
+	}
+	if s.leaving != 0 || !add() {
+		t.Errorf("%d connections have not ended", s.leaving)
+	}
+}
+
 // TestIdleConnections opens as many connections as the process may, up to
 // 10,000, each after a call, and sees what they cost.
 func TestIdleConnections(t *testing.T) {

@@ -27,6 +27,7 @@ type Server struct {
 	closed    bool
 	listeners map[net.Listener]struct{}
 	conns     map[*conn]struct{}
+	leaving   int           // connections that makeRoom has closed, whose goroutines have not ended
 	empty     chan struct{} // closed when draining and no connection is left
 }
 
@@ -149,9 +150,15 @@ func (s *Server) add(c *conn) bool {
 // sample is how many connections makeRoom looks at, so that a flood of new ones costs little.
 const sample = 16
 
+// maxLeaving bounds connections that are closed and have not ended: about 10 MB.
+const maxLeaving = 1000
+
 // makeRoom closes the connection that is used least, of some, and reports false if all of them are in use. So
-// connections that wait do not keep out those that make calls.
+// connections that wait do not keep out those that make calls. A closed one takes no place, even before it has ended.
 func (s *Server) makeRoom() bool {
+	if s.leaving >= maxLeaving {
+		return false
+	}
 	var least *conn
 	var used time.Time
 	now, seen := time.Now(), 0
@@ -167,6 +174,8 @@ func (s *Server) makeRoom() bool {
 		return false
 	}
 	s.counters.displaced.Add(1)
+	s.leaving++
+	delete(s.conns, least)
 	least.mu.Lock()
 	least.close("another connection needs its place")
 	least.mu.Unlock()
@@ -176,6 +185,9 @@ func (s *Server) makeRoom() bool {
 // remove removes a connection and logs how it ended, if it ended badly.
 func (s *Server) remove(c *conn) {
 	s.mu.Lock()
+	if _, stayed := s.conns[c]; !stayed {
+		s.leaving--
+	}
 	delete(s.conns, c)
 	s.pool.Leave()
 	if s.draining && len(s.conns) == 0 {
