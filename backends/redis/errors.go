@@ -86,14 +86,16 @@ var replyCodes = []replyCode{
 	{"OOM", errFull, none, "Redis is full: raise maxmemory, or bound the keys that clients can make"},
 	{"MISCONF", backends.ErrDeclined, none, "Redis cannot write to its disk, and takes no writes"},
 	{"NOREPLICAS", backends.ErrDeclined, none, "Redis lacks replicas (min-replicas-to-write), and takes no writes"},
-	{"NOAUTH", backends.ErrMisconfigured, none, ""},
+	{"NOAUTH", backends.ErrMisconfigured, none, "it asks for a password, and the URL names none"},
 	{"WRONGPASS", backends.ErrMisconfigured, none, ""},
-	{"CROSSSLOT", backends.ErrDeclined, none, ""},
+	{"CROSSSLOT", errStanding, none, "it is a node of a Cluster: use redis+cluster://"},
 	{"ERR max number of clients", backends.ErrUnavailable, tryLater, ""},
-	{"ERR unknown command", backends.ErrMisconfigured, none, ""},
+	{"ERR unknown command", backends.ErrMisconfigured, none,
+		"is it a Redis of 6.0 or later, and of the kind that the URL names: one server, a Sentinel or a Cluster?"},
 	{"ERR AUTH", backends.ErrMisconfigured, none, ""},
 	{"ERR invalid password", backends.ErrMisconfigured, none, ""},
-	{"ERR This instance has cluster support disabled", backends.ErrMisconfigured, none, ""},
+	{"ERR This instance has cluster support disabled", backends.ErrMisconfigured, none,
+		"it is no node of a Cluster: use redis://"},
 	{"ERR DB index is out of range", backends.ErrMisconfigured, none, ""},
 }
 
@@ -170,7 +172,7 @@ func mapReply(text string) (applied bool, rem remedy, advice string, kind error)
 	case strings.Contains(text, scriptKilled):
 		return false, none, "", backends.ErrDeclined
 	case noRight && inScript: // the script may come to the command after others, or with other requests only
-		return true, none, "", errNoRight
+		return true, none, "", errStanding
 	case noRight:
 		return false, none, "", backends.ErrMisconfigured
 	case inScript:
@@ -185,7 +187,13 @@ var errFull = fmt.Errorf("%w", backends.ErrDeclined)
 // errPartly: what Redis has keys for is charged, so that who brings new keys cannot do so without being counted.
 var errPartly = fmt.Errorf("redis: %w: it is full, and has counted the request only where it has keys", errFull)
 
-var errNoRight = fmt.Errorf("%w: %w", backends.ErrDeclined, backends.ErrMisconfigured)
+// errStanding: Redis declines requests until its configuration or headgate's is changed, and maybe only some of them.
+var errStanding standing
+
+type standing struct{}
+
+func (standing) Error() string   { return backends.ErrMisconfigured.Error() }
+func (standing) Unwrap() []error { return []error{backends.ErrDeclined, backends.ErrMisconfigured} }
 
 // corrupt reports what no version of headgate writes under a key.
 func corrupt(key string) error {

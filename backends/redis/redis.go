@@ -152,8 +152,8 @@ func (b *Backend) forgetWindows(ctx context.Context, keys []limit.Key) error {
 	return mapped(err, true)
 }
 
-// Ping implements [backends.Backend] by a Take on a key of its own, for each
-// master of a Cluster.
+// Ping implements [backends.Backend] by a Take on keys of its own: one for each master of a Cluster. One server gets
+// two, of different slots: a node of a Cluster, which would decide only what is in its slots, refuses them.
 func (b *Backend) Ping(ctx context.Context) error {
 	err := b.pingMasters(ctx)
 	var late net.Error                                        // of this call or of the handshake, whichever ends first
@@ -172,7 +172,7 @@ func (b *Backend) pingMasters(ctx context.Context) error {
 		ctx, cancel = b.bounded(ctx)
 		defer cancel()
 	}
-	groups, slotOf := []string{"ping"}, func(*limit.Request) int { return 0 }
+	groups, slotOf := []string{"ping", "ping0"}, func(*limit.Request) int { return 0 }
 	if b.cluster != nil {
 		slotOf = b.requestSlot
 		var err error

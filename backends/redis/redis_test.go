@@ -300,6 +300,7 @@ func TestClusterKeepsTheContract(t *testing.T) {
 	checkSlots(t, zset, s.Client())
 	t.Run("Split", func(t *testing.T) { splitRequests(t, u) })
 	t.Run("Resharding", func(t *testing.T) { resharding(t, s, u) })
+	t.Run("URL of one server", func(t *testing.T) { refusesNodes(t, s) })
 	t.Run("Split/zset", func(t *testing.T) { splitRequests(t, u+"?layout=zset") })
 	b := open(t, u)
 	old := s.MasterFor("{0}")
@@ -307,6 +308,19 @@ func TestClusterKeepsTheContract(t *testing.T) {
 		old.Kill()
 		s.WaitNewMaster("{0}", old)
 	})
+}
+
+// refusesNodes: who names one node of a Cluster as if it were all of Redis hears of it, whichever node that is, also
+// the one that has the slot of the first key that is asked for. Else most keys would not be limited.
+func refusesNodes(t *testing.T, s *testenv.Cluster) {
+	for _, layout := range []string{"list", "zset", "envoy"} {
+		for _, addr := range s.Addrs[:3] {
+			err := open(t, "redis://"+addr+"?layout="+layout).Ping(t.Context())
+			if !errors.Is(err, backends.ErrMisconfigured) || !strings.Contains(err.Error(), "use redis+cluster://") {
+				t.Errorf("layout %s: %v", layout, err)
+			}
+		}
+	}
 }
 
 // splitRequests: a request over three slots that is refused in one gives back
