@@ -17,7 +17,8 @@ func (b *Backend) Figures() []metrics.Row {
 			"including keys of other programs. With noeviction, Redis evicts no keys.",
 			func() int64 { return b.Vitals().Evicted }),
 		metrics.CounterOf("headgate_redis_changes_total", "How often another Redis answered than before, after a restart or "+
-			"a failover, or its role had changed.", func() int64 { return b.Vitals().Changes }),
+			"a failover, its role had changed, or FLUSHALL or FLUSHDB had emptied it.",
+			func() int64 { return b.Vitals().Changes }),
 		metrics.GaugeOf("headgate_redis_pool_connections", "Connections to Redis.",
 			func() uint32 { return b.client.PoolStats().TotalConns }),
 		metrics.GaugeOf("headgate_redis_pool_idle_connections", "Idle connections to Redis.",

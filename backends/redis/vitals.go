@@ -28,7 +28,8 @@ type vitals struct {
 type Vitals struct {
 	MemoryUsed, MemoryMax int64   // bytes, of all masters; MemoryMax is 0 if there is no bound
 	Fullest               float64 // the part of its memory that the fullest master uses, 0 without a bound
-	Evicted, Changes      int64   // keys evicted, and other servers or roles seen, since the start of this process
+	Evicted               int64   // keys, since the start of this process
+	Changes               int64   // other servers, other roles and flushes seen since then
 	Refused               bool    // the user may not ask
 }
 
@@ -36,6 +37,7 @@ type Vitals struct {
 type vital struct {
 	run, role          string
 	used, max, evicted int64
+	flushes            int64 // FLUSHALL and FLUSHDB
 	warnings           []string
 }
 
@@ -67,7 +69,7 @@ func askVitals(ctx context.Context, client redis.UniversalClient) (found map[str
 	var mu sync.Mutex
 	found = map[string]vital{}
 	err = eachMaster(ctx, client, func(ctx context.Context, node *redis.Client) error {
-		info, err := node.Info(ctx).Result()
+		info, err := node.Info(ctx, "all").Result() // with commandstats
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil {
@@ -86,7 +88,15 @@ func vitalOf(info map[string]string) vital {
 		return n
 	}
 	return vital{run: info["run_id"], role: info["role"], used: number("used_memory"), max: number("maxmemory"),
-		evicted: number("evicted_keys"), warnings: warningsOf(info)}
+		evicted: number("evicted_keys"), flushes: calls(info["cmdstat_flushall"]) + calls(info["cmdstat_flushdb"]),
+		warnings: warningsOf(info)}
+}
+
+// calls reads how often a command was called, as in "calls=2,usec=31,usec_per_call=15.50".
+func calls(stats string) int64 {
+	number, _, _ := strings.Cut(strings.TrimPrefix(stats, "calls="), ",")
+	n, _ := strconv.ParseInt(number, 10, 64)
+	return n
 }
 
 // note keeps what servers have said, and logs what is new.
@@ -138,6 +148,10 @@ func (s *servers) compare(addr string, was, now vital, seen bool) {
 		s.log.Warn("another Redis answers, or its role has changed: its counts may be older", "address", addr,
 			"role", now.role, "before", was.role, "other", was.run != now.run)
 		evicted = now.evicted
+	} else if now.flushes > was.flushes {
+		v.Changes++
+		s.log.Warn("somebody has emptied Redis, or one of its databases: the limits of its clients begin again",
+			"address", addr, "flushes", now.flushes-was.flushes)
 	}
 	if evicted > 0 {
 		v.Evicted += evicted
