@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -121,6 +122,9 @@ func mapError(err error, sent bool) (remedy, error) {
 		applied = sent
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
 		applied = false
+	case noMaster(err):
+		applied, kind = false, backends.ErrMisconfigured
+		err = fmt.Errorf("the Sentinels know no master of the name in the URL: %w", err)
 	case errors.As(err, &reply):
 		var advice string
 		applied, rem, advice, kind = mapReply(reply.Error())
@@ -135,6 +139,13 @@ func mapError(err error, sent bool) (remedy, error) {
 		return none, fmt.Errorf("redis: %w: %w", kind, err)
 	}
 	return rem, fmt.Errorf("redis: %w: %w: %w", kind, backends.ErrNotApplied, err)
+}
+
+// noMaster reports whether all Sentinels of the URL answer that they have no master of its name.
+func noMaster(err error) bool {
+	var each interface{ Unwrap() []error }
+	return errors.As(err, &each) &&
+		!slices.ContainsFunc(each.Unwrap(), func(err error) bool { return !errors.Is(err, redis.Nil) })
 }
 
 // mapped returns the error that mapError makes of err, if there is one.

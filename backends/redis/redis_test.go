@@ -287,6 +287,10 @@ func TestSentinelFailoverIsSurvived(t *testing.T) {
 	u := "redis+sentinel://:" + url.QueryEscape("d@ta") + "@" + strings.Join(s.SentinelAddrs, ",") + "/" + s.MasterName +
 		"/0?sentinel_password=" + url.QueryEscape("w@tch")
 	backendtest.Run(t, likeFirst(t, u, 5))
+	err := open(t, strings.Replace(u, "/"+s.MasterName+"/", "/other/", 1)).Ping(t.Context())
+	if !errors.Is(err, backends.ErrMisconfigured) || !strings.Contains(err.Error(), "the Sentinels know no master") {
+		t.Errorf("the name of another master: %v", err)
+	}
 	old := s.Master()
 	underLoad(t, open(t, u), func() { old.Kill(); s.WaitNewMaster(old) })
 }
