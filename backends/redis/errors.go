@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/kit/sockio"
 )
 
 // A dialError came before there was a connection, so nothing was sent.
@@ -19,25 +17,6 @@ type dialError struct{ err error }
 
 func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
-
-// dialHook marks errors of dialling, makes reads and writes cheaper, and bounds replies.
-type dialHook struct{}
-
-func (dialHook) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := next(ctx, network, addr)
-		if err != nil {
-			return nil, &dialError{err}
-		}
-		return boundReplies(sockio.PooledConn(conn)), nil
-	}
-}
-
-func (dialHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (dialHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
 
 // An awayError is that of a call for a node whose circuit breaker is open.
 type awayError struct {

@@ -62,7 +62,6 @@ type node struct {
 
 // add prepares the driver's client for a node that it met.
 func (l *nodes) add(client *redis.Client) {
-	client.AddHook(dialHook{})
 	n := &node{of: l, client: client}
 	if l.cfg.NodeFailures > 0 {
 		n.circuit = circuit.New(circuit.Config{

@@ -98,10 +98,9 @@ func TestNoReplyIsTooMuch(t *testing.T) {
 				}()
 			}
 		}()
-		client := redis.NewClient(&redis.Options{Addr: l.Addr().String(), Protocol: 2, MaxRetries: -1,
-			ReadTimeout: 20 * time.Second, DisableIdentity: true})
+		client := redis.NewClient(&redis.Options{Addr: l.Addr().String(), Dialer: new(Config).dial, Protocol: 2,
+			MaxRetries: -1, ReadTimeout: 20 * time.Second, DisableIdentity: true})
 		defer client.Close()
-		client.AddHook(dialHook{})
 		if err := client.Do(context.Background(), "x").Err(); !errors.Is(err, errReplyTooLarge) {
 			t.Errorf("%.30q: %v, want %v", reply, err, errReplyTooLarge)
 		}

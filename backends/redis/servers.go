@@ -3,10 +3,8 @@ package redis
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,8 +93,7 @@ func (silence) Printf(context.Context, string, ...any) {}
 //   - No pool of its own for pipelines, so that PoolSize means what it says.
 func (s *servers) connect() error {
 	c := &s.cfg
-	tlsConfig, err := c.tlsConfig()
-	if err != nil {
+	if _, err := c.tlsConfig(); err != nil {
 		return err
 	}
 	if _, err := c.password(); err != nil {
@@ -107,7 +104,7 @@ func (s *servers) connect() error {
 		return err
 	}
 	o := &redis.UniversalOptions{
-		Addrs: c.Addrs, MasterName: c.Master, DB: c.DB, TLSConfig: tlsConfig,
+		Addrs: c.Addrs, MasterName: c.Master, DB: c.DB, Dialer: c.dial,
 		CredentialsProviderContext: func(context.Context) (string, string, error) {
 			password, err := c.password()
 			return c.Username, password, err
@@ -130,12 +127,6 @@ func (s *servers) connect() error {
 		s.client = s.cluster
 		return nil
 	case Sentinel:
-		dialer := net.Dialer{Timeout: c.DialTimeout}
-		dial := dialer.DialContext
-		if tlsConfig != nil {
-			dial = (&tls.Dialer{NetDialer: &dialer, Config: tlsConfig}).DialContext
-		}
-		o.Dialer = dialHook{}.DialHook(dial) // also to the Sentinels
 		s.client = redis.NewFailoverClient(o.Failover())
 		return nil
 	}
@@ -143,7 +134,6 @@ func (s *servers) connect() error {
 		o.Addrs = []string{c.Unix}
 	}
 	s.client = redis.NewClient(o.Simple())
-	s.client.AddHook(dialHook{})
 	return nil
 }
 

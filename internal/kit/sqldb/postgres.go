@@ -16,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/headgate-rls/headgate/internal/kit/certs"
 )
 
 // Postgres is PostgreSQL, or a pooler in front of it.
@@ -61,22 +63,47 @@ func parsePostgres(address string, c Config) (*source, error) {
 	}
 	secret := password(u, parameters)
 	u.RawQuery = parameters.Encode()
-	config, err := pgx.ParseConfig(u.String())
+	read := func() (*pgx.ConnConfig, error) {
+		config, err := pgx.ParseConfig(u.String())
+		if err != nil {
+			return nil, scrub(err, secret)
+		}
+		noteCertificates(parameters)
+		return config, nil
+	}
+	config, err := read()
 	if err != nil {
-		return nil, scrub(err, secret)
+		return nil, err
+	}
+	// Files of TLS are read again for each connection, because certificates are renewed.
+	renew := func(_ context.Context, config *pgx.ConnConfig) error {
+		now, err := read()
+		if err == nil {
+			config.TLSConfig, config.Fallbacks = now.TLSConfig, now.Fallbacks
+		}
+		return err
 	}
 	config.User, config.Password = cmp.Or(c.Username, config.User), cmp.Or(c.Password, config.Password)
 	config.ConnectTimeout = min(cmp.Or(config.ConnectTimeout, dialTimeout), dialTimeout)
 	if _, ok := config.RuntimeParams["application_name"]; !ok {
 		config.RuntimeParams["application_name"] = "headgate"
 	}
-	connector := newPostgresConnector(config, parameters.Has("default_query_exec_mode"), c)
+	connector := newPostgresConnector(config, renew, parameters.Has("default_query_exec_mode"), c)
 	shown := "postgres://" + strings.Join(postgresHosts(&config.Config), ",") + "/" + config.Database
 	return &source{shown: shown, open: func(db *DB) error {
 		db.onePool(connector, c)
 		db.opening = connector.opening
 		return nil
 	}}, nil
+}
+
+// noteCertificates notes that the certificates in the driver's files are in use.
+func noteCertificates(parameters url.Values) {
+	for _, name := range []string{"sslcert", "sslrootcert"} {
+		if _, valid, err := certs.Authorities(certs.OfClient, parameters.Get(name)); err == nil {
+			valid.Note()
+		}
+	}
 }
 
 // wantPrimary has the driver look for the host that takes writes, if the URL names several.

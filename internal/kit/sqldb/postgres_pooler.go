@@ -61,8 +61,9 @@ type postgresConnector struct {
 }
 
 // newPostgresConnector completes the config, whose URL says itself how statements are
-// sent if ownMode.
-func newPostgresConnector(config *pgx.ConnConfig, ownMode bool, c Config) *postgresConnector {
+// sent if ownMode. renew is called before each connection.
+func newPostgresConnector(config *pgx.ConnConfig, renew func(context.Context, *pgx.ConnConfig) error, ownMode bool,
+	c Config) *postgresConnector {
 	pooled := config.Copy()
 	if !ownMode {
 		pooled.DefaultQueryExecMode = pgx.QueryExecModeExec
@@ -76,20 +77,22 @@ func newPostgresConnector(config *pgx.ConnConfig, ownMode bool, c Config) *postg
 		options = append(options,
 			stdlib.OptionShouldPing(func(context.Context, stdlib.ShouldPingParams) bool { return false }))
 	}
-	options = append(options, stdlib.OptionBeforeConnect(shareTime))
+	options = append(options, stdlib.OptionBeforeConnect(func(ctx context.Context, config *pgx.ConnConfig) error {
+		shareTime(ctx, config)
+		return renew(ctx, config)
+	}))
 	return &postgresConnector{direct: stdlib.GetConnector(*config, options...),
 		pooled: stdlib.GetConnector(*pooled, options...), bounds: setLocally(bounds), log: c.withDefaults().Log}
 }
 
 // shareTime gives each of several hosts a part of the time: one that is silent leaves enough for those after it. The
 // driver takes the first that takes writes.
-func shareTime(ctx context.Context, config *pgx.ConnConfig) error {
+func shareTime(ctx context.Context, config *pgx.ConnConfig) {
 	deadline, ok := ctx.Deadline()
 	hosts := time.Duration(len(postgresHosts(&config.Config)))
 	if part := time.Until(deadline) / hosts; ok && hosts > 1 && part > 0 {
 		config.ConnectTimeout = min(config.ConnectTimeout, part)
 	}
-	return nil
 }
 
 // setLocally is a query that changes settings until the transaction ends.

@@ -1,0 +1,91 @@
+package sqldb
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/headgate-rls/headgate/internal/kit/certs"
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+// inTLS speaks TLS to clients of a PostgreSQL server, as the server itself does, and demands a certificate of them.
+func inTLS(t *testing.T, server string, issued *testenv.Certs) (address string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	t.Cleanup(func() { l.Close() })
+	conf := issued.ServerTLS(t, true)
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer client.Close()
+				if _, err := io.ReadFull(client, make([]byte, 8)); err != nil { // the request for TLS
+					return
+				}
+				if _, err := client.Write([]byte("S")); err != nil {
+					return
+				}
+				inside := tls.Server(client, conf)
+				if inside.HandshakeContext(t.Context()) != nil {
+					return
+				}
+				behind, err := net.Dial("tcp", server)
+				if err != nil {
+					return
+				}
+				defer behind.Close()
+				go func() { _, _ = io.Copy(behind, inside) }()
+				_, _ = io.Copy(inside, behind)
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// Renewed certificates and authorities are read for the next connection, and their end is known.
+func TestRenewedCertificates(t *testing.T) {
+	server, right, wrong := testenv.SharedDatabase(t, testenv.Postgres), testenv.TestCerts(t), testenv.TestCerts(t)
+	dir := t.TempDir()
+	install := func(authorities string, shown testenv.Pair) {
+		for name, from := range map[string]string{"ca": authorities, "cert": shown.CertFile, "key": shown.KeyFile} {
+			text, err := os.ReadFile(from)
+			check(t, err)
+			check(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+		}
+	}
+	install(wrong.CAFile, wrong.Client)
+	at, err := url.Parse(server.CreateDatabase("tls"))
+	check(t, err)
+	at.Host = inTLS(t, at.Host, right)
+	at.RawQuery = fmt.Sprintf("sslmode=verify-full&sslrootcert=%[1]s/ca&sslcert=%[1]s/cert&sslkey=%[1]s/key", dir)
+	db := mustOpen(t, Config{URL: at.String()})
+	for _, c := range []struct {
+		what, authorities string
+		shown             testenv.Pair
+		ok                bool
+	}{
+		{"all of another authority", wrong.CAFile, wrong.Client, false},
+		{"a new authority", right.CAFile, wrong.Client, false},
+		{"a new certificate", right.CAFile, right.Client, true},
+	} {
+		install(c.authorities, c.shown)
+		if err := db.Write.PingContext(soon(t)); (err == nil) != c.ok {
+			t.Errorf("%s: %v", c.what, err)
+		}
+	}
+	for _, file := range []string{"ca", "cert"} {
+		if !slices.ContainsFunc(certs.InUse(), func(v certs.Validity) bool { return v.File == filepath.Join(dir, file) }) {
+			t.Errorf("%s is not known to be in use", file)
+		}
+	}
+}
