@@ -75,7 +75,7 @@ var (
 	ErrUnavailable = errors.New("backend unavailable")
 	// ErrNotApplied: it is certain that nothing was recorded. It accompanies one of the
 	// others.
-	ErrNotApplied = errors.New("not applied")
+	ErrNotApplied = errors.New("nothing was recorded")
 	// ErrMisconfigured: the store rejects headgate: wrong password, unknown database, missing
 	// rights or missing schema. Retrying does not help. It is also ErrUnavailable. Ping and
 	// Migrate return it; other methods may return ErrUnavailable instead.
