@@ -63,6 +63,14 @@ func TestSkipHostnameVerification(t *testing.T) {
 	}
 }
 
+// TestPortWithTLS: a Redis with TLS hangs up on who does without, and the error says what to look at.
+func TestPortWithTLS(t *testing.T) {
+	s := testenv.StartRedis(t, testenv.WithTLS(nil))
+	if err := open(t, "redis://"+s.Addr).Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "rediss://") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 // TestPortWithoutTLS: a Redis without TLS waits for more, and the error says what to look at, whether the call or the
 // handshake is late first.
 func TestPortWithoutTLS(t *testing.T) {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/redis/go-redis/v9"
 
@@ -156,9 +158,12 @@ func (b *Backend) forgetWindows(ctx context.Context, keys []limit.Key) error {
 // two, of different slots: a node of a Cluster, which would decide only what is in its slots, refuses them.
 func (b *Backend) Ping(ctx context.Context) error {
 	err := b.pingMasters(ctx)
-	var late net.Error                                        // of this call or of the handshake, whichever ends first
-	if b.cfg.TLS && errors.As(err, &late) && late.Timeout() { // a Redis without TLS waits for the end of a line
+	var late net.Error // of this call or of the handshake, whichever ends first
+	switch {
+	case b.cfg.TLS && errors.As(err, &late) && late.Timeout(): // a Redis without TLS waits for the end of a line
 		err = fmt.Errorf("%w (the URL asks for TLS: does the port speak it?)", err)
+	case !b.cfg.TLS && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)): // so does a Redis with TLS
+		err = fmt.Errorf("%w (the URL asks for no TLS: does the port demand it? rediss:// has it)", err)
 	}
 	return err
 }
