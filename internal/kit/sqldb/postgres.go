@@ -69,21 +69,21 @@ func parsePostgres(address string, c Config) (*source, error) {
 			return nil, scrub(err, secret)
 		}
 		noteCertificates(parameters)
+		config.User, config.Password = cmp.Or(c.Username, config.User), cmp.Or(c.Password, config.Password)
 		return config, nil
 	}
 	config, err := read()
 	if err != nil {
 		return nil, err
 	}
-	// Files of TLS are read again for each connection, because certificates are renewed.
+	// The files of certificates and of the password are read again for each connection, because these are renewed.
 	renew := func(_ context.Context, config *pgx.ConnConfig) error {
 		now, err := read()
 		if err == nil {
-			config.TLSConfig, config.Fallbacks = now.TLSConfig, now.Fallbacks
+			config.TLSConfig, config.Fallbacks, config.Password = now.TLSConfig, now.Fallbacks, now.Password
 		}
 		return err
 	}
-	config.User, config.Password = cmp.Or(c.Username, config.User), cmp.Or(c.Password, config.Password)
 	config.ConnectTimeout = min(cmp.Or(config.ConnectTimeout, dialTimeout), dialTimeout)
 	if _, ok := config.RuntimeParams["application_name"]; !ok {
 		config.RuntimeParams["application_name"] = "headgate"

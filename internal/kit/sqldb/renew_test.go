@@ -89,3 +89,21 @@ func TestRenewedCertificates(t *testing.T) {
 		}
 	}
 }
+
+// A changed password is read for the next connection.
+func TestRenewedPassword(t *testing.T) {
+	at, err := url.Parse(testenv.SharedDatabase(t, testenv.Postgres).CreateDatabase("password"))
+	check(t, err)
+	right, _ := at.User.Password()
+	file := filepath.Join(t.TempDir(), "passfile")
+	install := func(password string) { check(t, os.WriteFile(file, []byte("*:*:*:*:"+password+"\n"), 0o600)) }
+	install("old")
+	at.User = url.User(at.User.Username())
+	at.RawQuery += "&passfile=" + url.QueryEscape(file)
+	db := mustOpen(t, Config{URL: at.String()})
+	if err := db.Write.PingContext(soon(t)); err == nil {
+		t.Fatal("the password is not asked for")
+	}
+	install(right)
+	check(t, db.Write.PingContext(soon(t)))
+}
