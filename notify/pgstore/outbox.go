@@ -35,6 +35,7 @@ const (
 	relaySlice  = 500              // messages that are published together
 	relayWithin = 10 * time.Second // bounds a slice
 	relayIdle   = 200 * time.Millisecond
+	relayOthers = 5 * time.Second // as relayIdle, where this gateway writes nothing to the outbox
 	relayFailed = time.Second
 	relaySays   = 10 * time.Second // how often a lasting failure is logged
 
@@ -75,10 +76,12 @@ func (s *Store) wake() {
 }
 
 // Relay publishes what is in the outbox, until ctx ends. Of several gateways one does at a
-// time.
+// time. It does so without an outbox of its own, too: a gateway that had one may have left
+// messages there, which were accepted.
 func (s *Store) Relay(ctx context.Context) {
+	idle := relayIdle
 	if !s.outbox {
-		return
+		idle = relayOthers
 	}
 	var behind behind
 	said := time.Time{}
@@ -93,7 +96,7 @@ func (s *Store) Relay(ctx context.Context) {
 			said = time.Now()
 			s.log.Warn("messages wait in the outbox", "error", failure, "users", len(behind.users))
 		}
-		pause, poke := relayIdle, s.poke
+		pause, poke := idle, s.poke
 		switch {
 		case err != nil, failure != nil && n == 0:
 			pause, poke = relayFailed, nil

@@ -466,6 +466,29 @@ func TestOneRelayPublishesAtATime(t *testing.T) {
 	}
 }
 
+// TestMessagesOfAnOutboxThatIsNotUsedAnyMoreArePublished: gateways that had it have ended, and were started again
+// without it.
+func TestMessagesOfAnOutboxThatIsNotUsedAnyMoreArePublished(t *testing.T) {
+	f := start(t, true)
+	f.configure("a", 10, 1)
+	f.expect(f.send("a", "1"), "ok")
+	direct := open(t, f.url, false)
+	ctx, cancel := context.WithCancel(t.Context())
+	var relay sync.WaitGroup
+	relay.Go(func() { direct.Relay(ctx) })
+	defer relay.Wait()
+	defer cancel()
+	for _, want := range []string{"a:1", "a:1 a:2"} { // what was there at first, and what another gateway leaves later
+		testenv.Eventually(t, 3*relayOthers, "the messages are published", func() string {
+			if got := strings.Join(direct.topic.texts(), " "); got != want {
+				return "published: " + got
+			}
+			return ""
+		})
+		f.expect(f.send("a", "2"), "ok")
+	}
+}
+
 func TestAFullOutboxRefuses(t *testing.T) {
 	f := start(t, true)
 	f.outboxMax = 2
