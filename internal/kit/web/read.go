@@ -109,6 +109,9 @@ func decode(body []byte, v any, ignored *ignored) error {
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
+	if ignored != nil {
+		ignored.body = body
+	}
 	if err := (checker{Decoder: d, ignored: ignored}).value("", reflect.TypeOf(v).Elem()); err != nil {
 		return err
 	}

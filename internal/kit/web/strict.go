@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -29,8 +30,20 @@ const maxDepth = 64
 // maxIgnored bounds how many names of ignored fields are kept.
 const maxIgnored = 8
 
-// ignored are the paths of unknown fields, each once, without indexes.
-type ignored struct{ names []string }
+// ignored are the unknown fields of a body.
+type ignored struct {
+	names []string // their paths, each once, without indexes
+	body  []byte
+}
+
+// hide gives the unknown field whose name ends at an offset of the body, and begins after another, a name that nothing
+// has: encoding/json would take it for a field that differs in the case of letters only.
+func (g *ignored) hide(after, end int64) {
+	name := g.body[after:end]
+	for i := bytes.IndexByte(name, '"') + 1; i < len(name)-1; i++ {
+		name[i] = '_'
+	}
+}
 
 var index = regexp.MustCompile(`\[[0-9]+\]`)
 
@@ -83,6 +96,7 @@ func (c checker) object(path string, t reflect.Type) error {
 	seen := map[string]bool{}
 	misspelt := map[string]error{} // by the field that was meant, if it is not there
 	for c.More() {
+		after := c.InputOffset()
 		token, err := c.Token()
 		if err != nil {
 			return BadRequest("the body is not a JSON object: %v", err)
@@ -98,8 +112,11 @@ func (c checker) object(path string, t reflect.Type) error {
 			i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
 			if i >= 0 {
 				kind = fields[i].kind
-			} else if err := c.unknown(inner, name, fields, misspelt); err != nil {
-				return err
+			} else {
+				if err := c.unknown(inner, name, fields, misspelt); err != nil {
+					return err
+				}
+				c.ignored.hide(after, c.InputOffset())
 			}
 		}
 		if err := c.value(inner, kind); err != nil {
