@@ -168,8 +168,8 @@ type Store interface {
 
 	// Migrate brings the schema up to date; several at once succeed.
 	Migrate(ctx context.Context) (applied []string, err error)
-	// Ping reports whether an Assign could succeed now: that the database answers
-	// and has the schema.
+	// Ping reports whether an Assign could succeed now: that the database answers,
+	// has the schema, and takes writes.
 	Ping(ctx context.Context) error
 	Close() error
 }

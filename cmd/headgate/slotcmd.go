@@ -119,7 +119,7 @@ The exit code is 0 if no window differs or all were repaired, and 3 if some diff
 			return err
 		}
 		defer db.Close()
-		if err := db.Ping(ctx); err != nil {
+		if err := db.Look(ctx); err != nil {
 			return err
 		}
 		return reconcile(ctx, format.list(cmd.OutOrStdout()), db, spanOf(*from, *to), *repair)

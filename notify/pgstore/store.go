@@ -92,11 +92,17 @@ func (s *Store) Migrate(ctx context.Context) (applied []string, err error) {
 	return s.db.Migrate(ctx, schema())
 }
 
-// Ping returns an error unless the database answers and has the schema.
+// noText locks no row, and fails where rows cannot be locked: on a replica, or a primary that has become one.
+const noText = "SELECT 1 FROM rate_limit_store WHERE user_id = '' FOR UPDATE"
+
+// Ping returns an error unless the database answers, has the schema and takes writes.
 func (s *Store) Ping(ctx context.Context) error {
 	missing, err := s.db.Missing(ctx, schema())
 	if err == nil && len(missing) > 0 {
 		err = fmt.Errorf("the schema lacks %s: start the gateway with --migrate", missing[0])
+	}
+	if err == nil {
+		_, err = s.db.Row(ctx, s.db.Write, "ping the database", sqldb.Query{Text: noText}, new(int))
 	}
 	if err != nil {
 		return unavailable(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -697,6 +698,25 @@ func TestADatabaseThatIsAwayIsUnavailable(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// TestADatabaseThatTakesNoWritesIsUnavailable, though it answers questions: it has become a replica.
+func TestADatabaseThatTakesNoWritesIsUnavailable(t *testing.T) {
+	f := start(t, false)
+	if err := f.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(f.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.TrimPrefix(u.Path, "/")
+	if _, err := f.db.Write.Exec("ALTER DATABASE " + name + " SET default_transaction_read_only = on"); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(t, f.url, false).Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "read-only") {
+		t.Errorf("a ping returns %v", err)
+	}
 }
 
 // TestBehindAPooler: in transaction mode, where sessions are shared.

@@ -90,10 +90,22 @@ func (db *DB) Migrate(ctx context.Context) (applied []string, err error) {
 // note themselves in RL_SCHEMA_HISTORY, so that Migrate finds nothing to do.
 func Print(scheme string) (string, error) { return schema().Print(scheme) }
 
+const pingOp = "ping the database"
+
 // Ping implements slots.Store. It also sees to it that there are PoolMin
 // connections, in the background.
 func (db *DB) Ping(ctx context.Context) error {
-	const op = "ping the database"
+	if err := db.Look(ctx); err != nil {
+		return err
+	}
+	// A database that takes no writes, such as a replica, answers questions as any other. No row has this name.
+	_, err := db.sql.Change(ctx, db.sql.Write, pingOp, db.dialect.statements.lead.with("ping", 0, "ping", "ping"))
+	return err
+}
+
+// Look reports whether the database answers and has the schema. It may be one that takes no writes.
+func (db *DB) Look(ctx context.Context) error {
+	const op = pingOp
 	_, err := db.Generation(ctx)
 	if err != nil {
 		return noSchema(op, err)

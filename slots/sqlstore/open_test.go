@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -137,5 +138,37 @@ func TestMemoryLeavesNoFile(t *testing.T) {
 	migrated(t, "sqlite::memory:")
 	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
 		t.Errorf("%v, %v", files, err)
+	}
+}
+
+// TestReadOnlyDatabaseIsNotReady: a replica, or a primary that has become one, answers questions, and assigns no slot.
+func TestReadOnlyDatabaseIsNotReady(t *testing.T) {
+	for _, c := range []struct{ engine, readOnly string }{
+		{testenv.Postgres, "ALTER SYSTEM SET default_transaction_read_only = on;\nSELECT pg_reload_conf();"},
+		// A user who may do everything may also write then.
+		{testenv.MariaDB, "CREATE USER plain IDENTIFIED BY 'plain';\nGRANT ALL ON `slots%`.* TO plain;\n" +
+			"SET GLOBAL read_only = ON;"},
+	} {
+		t.Run(c.engine, func(t *testing.T) {
+			t.Parallel()
+			server := testenv.StartDatabase(t, c.engine)
+			address := server.CreateDatabase("slots")
+			check(t, migrated(t, address).Ping(soon(t)))
+			server.Exec(c.readOnly)
+			if c.engine == testenv.MariaDB {
+				u, err := url.Parse(address)
+				check(t, err)
+				u.User = url.UserPassword("plain", "plain")
+				address = u.String()
+			}
+			db := mustOpen(t, address)
+			testenv.Eventually(t, 10*time.Second, "the ping fails", func() string {
+				if err := db.Ping(soon(t)); err == nil || !strings.Contains(err.Error(), "read-only") {
+					return fmt.Sprint("it returns ", err)
+				}
+				return ""
+			})
+			check(t, db.Look(soon(t)))
+		})
 	}
 }

@@ -51,7 +51,7 @@ func LocalSlots(ctx context.Context, c *config.Slots, log *slog.Logger) (_ http.
 			err = errors.Join(err, db.Close())
 		}
 	}()
-	if err := db.Ping(ctx); err != nil {
+	if err := db.Look(ctx); err != nil { // to list configs needs no more
 		return nil, nil, err
 	}
 	settings := c.Settings()
