@@ -265,7 +265,7 @@ func (r *Response) Forget() {
 }
 
 // ceilSeconds returns a wait in whole seconds, rounded up.
-func ceilSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+func ceilSeconds(d time.Duration) int64 { return int64(d/time.Second + min(d%time.Second, 1)) }
 
 func clampUint32(n int64) uint32 { return uint32(min(max(n, 0), 1<<32-1)) }
 

@@ -73,8 +73,8 @@ func Of(window time.Duration) (u Unit, n int64) {
 	return u, 0
 }
 
-// CeilSeconds returns d in whole seconds, rounded up.
-func CeilSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+// CeilSeconds returns d in whole seconds, rounded up. To add to d first would overflow with the longest duration.
+func CeilSeconds(d time.Duration) int64 { return int64(d/time.Second + min(d%time.Second, 1)) }
 
 // Format writes a duration as rules do, without Go's trailing zero units: 1h
 // for 1h0m0s.

@@ -1,6 +1,7 @@
 package units
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -49,7 +50,8 @@ func TestWindowIsAMultipleOfTheLongestUnit(t *testing.T) {
 
 // TestSecondsAreRoundedUp: a caller that waits that many seconds has waited enough.
 func TestSecondsAreRoundedUp(t *testing.T) {
-	for d, want := range map[time.Duration]int64{0: 0, 1: 1, time.Second: 1, time.Second + 1: 2} {
+	for d, want := range map[time.Duration]int64{0: 0, 1: 1, time.Second: 1, time.Second + 1: 2,
+		math.MaxInt64: math.MaxInt64/1_000_000_000 + 1} {
 		if got := CeilSeconds(d); got != want {
 			t.Errorf("%v: %d, want %d", d, got, want)
 		}
