@@ -77,7 +77,7 @@ func parseSQLite(address string, c Config) (*source, error) {
 		}
 		parameters.Add("_pragma", "journal_mode(WAL)")
 		return openSQLite(db, (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath()}).String()+"?"+
-			parameters.Encode(), c)
+			parameters.Encode(), &sqliteFile{path: path}, c)
 	}
 	return s, nil
 }
@@ -138,7 +138,8 @@ func sqliteSynchronous(query string) (string, error) {
 func openSQLiteMemory(db *DB, parameters url.Values, c Config) error {
 	parameters.Set("vfs", "memdb")
 	// The slash makes it one database for all connections of the name.
-	if err := openSQLite(db, fmt.Sprintf("file:/headgate-%d?%s", memories.Add(1), parameters.Encode()), c); err != nil {
+	dsn := fmt.Sprintf("file:/headgate-%d?%s", memories.Add(1), parameters.Encode())
+	if err := openSQLite(db, dsn, new(sqliteFile), c); err != nil {
 		return err
 	}
 	keep, err := db.Write.Conn(context.Background())
@@ -152,12 +153,12 @@ func openSQLiteMemory(db *DB, parameters url.Values, c Config) error {
 
 // openSQLite makes one connection for writing, so that writers of this process
 // queue instead of trying repeatedly, and others for reading.
-func openSQLite(db *DB, dsn string, c Config) error {
+func openSQLite(db *DB, dsn string, file *sqliteFile, c Config) error {
 	driver, err := sqlite.NewConnector(dsn)
 	if err != nil {
 		return fmt.Errorf("database url: %w", err)
 	}
-	connector := sqliteConnector{driver}
+	connector := sqliteConnector{driver, file}
 	db.Read, db.Write = newPool(connector, c), newPool(connector, c)
 	db.Write.SetMaxOpenConns(1)
 	return nil

@@ -24,7 +24,10 @@ func (q Query) running(ctx context.Context) context.Context {
 }
 
 // sqliteConnector makes connections that keep statements.
-type sqliteConnector struct{ driver.Connector }
+type sqliteConnector struct {
+	driver.Connector
+	file *sqliteFile
+}
 
 // Connect implements driver.Connector.
 func (c sqliteConnector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -36,7 +39,8 @@ func (c sqliteConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if !ok {
 		return nil, errors.Join(errors.New("the driver of sqlite lacks a method"), conn.Close())
 	}
-	return &sqliteConn{sqliteSession: whole, kept: make(map[string]*sqliteStatement)}, nil
+	return &sqliteConn{sqliteSession: whole, kept: make(map[string]*sqliteStatement), file: c.file,
+		moved: c.file.check()}, nil
 }
 
 // sqliteSession is what database/sql may call of a connection.
@@ -54,7 +58,9 @@ type sqliteSession interface {
 // sqliteConn is used by one goroutine at a time, as database/sql promises.
 type sqliteConn struct {
 	sqliteSession
-	kept map[string]*sqliteStatement
+	kept  map[string]*sqliteStatement
+	file  *sqliteFile
+	moved error // the file is another one: nothing is to be read or written
 }
 
 // A sqliteStatement is compiled. It has one set of rows at a time.
@@ -72,7 +78,7 @@ type sqliteStmt interface {
 
 // Close implements driver.Conn.
 func (c *sqliteConn) Close() error {
-	var errs []error
+	errs := []error{c.keepLog()}
 	for _, s := range c.kept {
 		errs = append(errs, s.Close())
 	}
@@ -80,8 +86,11 @@ func (c *sqliteConn) Close() error {
 	return errors.Join(append(errs, c.sqliteSession.Close())...)
 }
 
-// statement returns the compiled text, or nil if it is not to be kept, or in use.
+// statement returns the compiled text, or nil if it is not to be kept, or in use. After an error none is to run.
 func (c *sqliteConn) statement(ctx context.Context, text string) (*sqliteStatement, error) {
+	if c.moved != nil {
+		return nil, c.moved
+	}
 	if ctx.Value(keptKey{}) == nil {
 		return nil, nil
 	}
