@@ -92,9 +92,17 @@ func (s *Scheduler) purge(ctx context.Context) (rows int64, err error) {
 	return rows, err
 }
 
-// purgeSome is one round of a purge. more: there may be more rows to drop.
+// purgeSome is one round of a purge. more: there may be more rows to drop. The clock that is behind counts, this
+// process's or the database's: one that is ahead would drop slots too early, and their events would get other ones.
 func (s *Scheduler) purgeSome(ctx context.Context) (rows int64, more bool, err error) {
+	theirs, err := s.store.Now(ctx)
+	if err != nil {
+		return 0, false, err
+	}
 	now := s.settings.Now()
+	if t := time.UnixMicro(theirs); t.Before(now) {
+		now = t
+	}
 	old := now.Add(-s.settings.KeepWindows)
 	rows, more, err = inBatches(func() (int64, error) {
 		return s.store.PurgeWindows(ctx, old.UnixMilli(), old.UnixMicro(), purgeBatch)

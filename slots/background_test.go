@@ -21,6 +21,8 @@ func (u *upkeep) Lead(context.Context, string, string, time.Duration) (bool, err
 
 func (u *upkeep) PurgeWindows(context.Context, int64, int64, int) (int64, error) { return 0, nil }
 
+func (u *upkeep) Now(context.Context) (int64, error) { return time.Now().UnixMicro(), nil }
+
 func (u *upkeep) PurgeSlots(ctx context.Context, _ int64, limit int) (int64, error) {
 	if u.slots < 0 {
 		<-ctx.Done()

@@ -148,6 +148,8 @@ type Store interface {
 	// Lead makes holder the only leader of the named work for the time ttl, or
 	// renews it, and reports whether it is.
 	Lead(ctx context.Context, work, holder string, ttl time.Duration) (bool, error)
+	// Now returns the database's clock, in microseconds since the epoch.
+	Now(ctx context.Context) (us int64, err error)
 	// PurgeWindows drops windows, and frontiers of chunks whose first window, ended
 	// before the one instant and were made before the other: windows that were made
 	// today are kept, however long past they are. PurgeSlots drops slots that were both created

@@ -148,6 +148,8 @@ type statements struct {
 	lead      statement
 	addLeader statement // (name): inserted, held by nobody, unless it is there
 
+	clock statement // () → now
+
 	purgeFrontiers statement // (ended, made, limit): REQ_TS + size <= ended, CREAT_TS < made
 	// (ended, made, limit): WNDW_STRT_TS + size <= ended, CREAT_TS < made; waits for no other window's
 	// lock

@@ -57,6 +57,8 @@ func obliging(text string) (oracletest.Answer, error) {
 		return one(nil)
 	case strings.HasPrefix(text, "SELECT SLOT_CT"), strings.HasPrefix(text, "SELECT GEN_CT"):
 		return one(int64(3))
+	case strings.HasPrefix(text, "SELECT TO_CHAR(SYS_EXTRACT_UTC("):
+		return one(noonText)
 	case strings.HasPrefix(text, "SELECT COUNT(*)"):
 		return one(int64(2))
 	case strings.HasPrefix(text, "SELECT SCRIPT_NM"), strings.HasPrefix(text, "SELECT NAME"),
@@ -115,6 +117,7 @@ func everyMethod(t *testing.T, db *DB) {
 	try(db.Windows(ctx, oracleSeries, noonMs, noonMs+40_000, 10))
 	try(db.Scheduled(ctx, oracleSeries, noonMs, noonMs+40_000))
 	try(db.Lead(ctx, "upkeep", "me", time.Second))
+	try(db.Now(ctx))
 	try(db.PurgeWindows(ctx, noonMs, time.Now().Add(time.Hour).UnixMicro(), 10))
 	try(db.PurgeSlots(ctx, noonMs*1000, 10))
 	_, _, err = db.Drift(ctx, noonMs, noonMs+40_000, nil, 10, true)

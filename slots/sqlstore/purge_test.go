@@ -1,15 +1,63 @@
 package sqlstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
+
+// countedPurges counts the purges of slots.
+type countedPurges struct {
+	*DB
+	n atomic.Int64
+}
+
+func (c *countedPurges) PurgeSlots(ctx context.Context, beforeUs int64, limit int) (int64, error) {
+	defer c.n.Add(1)
+	return c.DB.PurgeSlots(ctx, beforeUs, limit)
+}
+
+// A process whose clock is days ahead drops no slots before their time: their events would get other ones.
+func TestAPurgeByAClockThatIsAhead(t *testing.T) {
+	eachMigrated(t, func(t *testing.T, db *DB) {
+		now, err := db.Now(soon(t))
+		check(t, err)
+		if off := time.Since(time.UnixMicro(now)).Abs(); off > time.Minute {
+			t.Errorf("the database's clock is %v off", off)
+		}
+		store := &countedPurges{DB: db}
+		s, err := slots.NewScheduler(store, slots.Settings{KeepWindows: time.Hour, KeepSlots: time.Hour,
+			Now: func() time.Time { return time.Now().Add(30 * 24 * time.Hour) }})
+		check(t, err)
+		_, err = s.PutConfig(soon(t), slots.NewConfig{Name: "c", Max: 1, SizeMs: 1000})
+		check(t, err)
+		r := slots.Request{EventID: "e", ConfigName: "c", At: time.Now().Add(24 * time.Hour)}
+		first, err := s.Assign(soon(t), r)
+		check(t, err)
+		ctx, end := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { s.Run(ctx) })
+		defer running.Wait()
+		defer end()
+		testenv.Eventually(t, 10*time.Second, "slots are purged", func() string {
+			if store.n.Load() == 0 {
+				return "not yet"
+			}
+			return ""
+		})
+		if again, err := s.Assign(soon(t), r); err != nil || again.ID != first.ID {
+			t.Errorf("asked again, the event gets %+v (%v), and had %+v", again, err, first)
+		}
+	})
+}
 
 // purgedTries is how often a search may be passed by because the machine is busy: it finds a
 // window held that is purged for longer than a search waits.

@@ -182,6 +182,8 @@ SELECT :1, #2, {plus @3|W.N * #2}, COALESCE(C.CT, 0), {now}, {epoch}
 		addLeader: t("{fill RL_SLOT_CTL} (CTL_NM, GEN_CT) SELECT :1, 0{dual} WHERE NOT EXISTS" +
 			" (SELECT 1 FROM RL_SLOT_CTL WHERE CTL_NM = :1){filled}"),
 
+		clock: t("SELECT {{now}}{dual}"),
+
 		purgeFrontiers: t("{purge RL_WNDW_FRONTIER_TRK|WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS|" +
 			"{plus REQ_TS|WNDW_SIZE_MS} <= @1 AND CREAT_TS < @2 {most #3}}"),
 		purgeWindows: t("{purgeBy RL_WNDW_CT|WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS|" +

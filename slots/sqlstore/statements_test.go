@@ -16,7 +16,7 @@ var documented = map[string]int{
 	"run": 4, "overlaps": 5, "dropOverlap": 5, "addRun": 5, "dropRuns": 2, "dropOldRuns": 1, "purgeRuns": 1,
 	"activeConfig": 1, "activeConfigs": 1, "configByID": 1, "deactivate": 1, "insertConfig": 5,
 	"bump": 0, "generation": 0, "lockGeneration": 0, "control": 1, "setScope": 1,
-	"since": 4, "lead": 4, "addLeader": 1, "purgeFrontiers": 3, "purgeWindows": 3, "purgeSlots": 2,
+	"since": 4, "lead": 4, "addLeader": 1, "clock": 0, "purgeFrontiers": 3, "purgeWindows": 3, "purgeSlots": 2,
 	"dropFrontiers": 2, "drift": 5,
 }
 

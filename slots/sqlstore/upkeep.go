@@ -37,6 +37,12 @@ func (db *DB) Lead(ctx context.Context, work, holder string, ttl time.Duration) 
 	return n > 0, err
 }
 
+// Now implements slots.Store.
+func (db *DB) Now(ctx context.Context) (us int64, err error) {
+	_, err = db.sql.Row(ctx, db.sql.Read, "read the clock", db.dialect.statements.clock.with(), db.into(&us))
+	return us, err
+}
+
 // PurgeWindows implements slots.Store. First go the frontiers of the chunks whose
 // first window ended, all of them, also those that reach further: a frontier
 // would hide that windows before it are missing. What is noted of full windows goes with

@@ -236,6 +236,13 @@ func (m *Model) PurgeWindows(ctx context.Context, endedMs, madeUs int64, limit i
 	return int64(windows + frontiers), m.wrote("purge windows")
 }
 
+// Now implements slots.Store.
+func (m *Model) Now(context.Context) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.clockUs, nil
+}
+
 // PurgeSlots implements slots.Store.
 func (m *Model) PurgeSlots(ctx context.Context, beforeUs int64, limit int) (int64, error) {
 	if err := m.write(ctx, "purge slots"); err != nil {
