@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/kit/background"
@@ -23,8 +24,8 @@ type PermanentError struct{ Err error }
 func (e *PermanentError) Error() string { return e.Err.Error() }
 func (e *PermanentError) Unwrap() error { return e.Err }
 
-// A Webhook posts messages as JSON. Its answer decides: 2xx is sent, 408, 425, 429 and 5xx
-// are worth another attempt, everything else is not.
+// A Webhook posts messages as JSON. Its answer decides: 2xx is sent; 401, 403 and 407, which are about the sender and
+// not the message, 408, 425, 429 and 5xx are worth another attempt; everything else is not.
 type Webhook struct {
 	URL     string
 	Token   string // for Authorization: Bearer; empty: none
@@ -43,6 +44,10 @@ func NewWebhook(url, token string, timeout time.Duration) *Webhook {
 
 // maxAnswer is how much of an answer is read, so that its connection can be used again.
 const maxAnswer = 64 << 10
+
+// worthwhile are the statuses below 500 after which a message is sent again.
+var worthwhile = []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired,
+	http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests}
 
 // Send returns nil when the message was sent. A message may be sent more than once, with the same ID.
 func (w *Webhook) Send(ctx context.Context, m notify.Message) error {
@@ -69,7 +74,7 @@ func (w *Webhook) Send(ctx context.Context, m notify.Message) error {
 	switch code := resp.StatusCode; {
 	case code >= 200 && code < 300:
 		return nil
-	case code >= 500, code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests:
+	case code >= 500, slices.Contains(worthwhile, code):
 		return fmt.Errorf("webhook: it answers %s", resp.Status)
 	default:
 		return &PermanentError{fmt.Errorf("webhook: it answers %s", resp.Status)}

@@ -97,7 +97,8 @@ func TestAnswersOfTheWebhook(t *testing.T) {
 		{[]int{429, 408, 425, 502, 201}, 5, true, false},
 		{[]int{503}, 5, false, false},
 		{[]int{400}, 1, false, true},
-		{[]int{401}, 1, false, true},
+		{[]int{401, 403, 407, 200}, 4, true, false}, // somebody has renewed the token
+		{[]int{401}, 5, false, false},
 		{[]int{404}, 1, false, true},
 		{[]int{302}, 1, false, true}, // a redirect would carry the token elsewhere
 		{[]int{500, 410}, 2, false, true},
