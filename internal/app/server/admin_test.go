@@ -72,7 +72,8 @@ func TestWhoMayUseAdminPaths(t *testing.T) {
 	live := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(i.set) }))
 	defer live.Close()
 	r := startServe(t, "--policies", "sqlite:"+filepath.Join(t.TempDir(), "policies.db"),
-		"--admin-jwks", live.URL, "--admin-jwt-issuer", "https://idp.example", "--admin-jwt-audience", "headgate")
+		"--admin-jwks", live.URL, "--admin-jwt-issuer", "https://idp.example", "--admin-jwt-audience", "headgate",
+		"--admin-jwt-leeway", "2m")
 	public, err := x509.MarshalPKIXPublicKey(&i.private.PublicKey)
 	if err != nil {
 		t.Fatal(err)
@@ -96,6 +97,7 @@ func TestWhoMayUseAdminPaths(t *testing.T) {
 		{"the token", adminToken, 201},
 		{"a named token", ops, 201},
 		{"a JWT", good, 201},
+		{"a JWT within the leeway", i.sign(t, jose.ES256, i.private, "k1", "headgate", -time.Minute), 201},
 	} {
 		key := fmt.Sprint("client:", n)
 		policy := `{"key":"` + key + `","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`
@@ -107,7 +109,7 @@ func TestWhoMayUseAdminPaths(t *testing.T) {
 			t.Errorf("%s: the policy is there: %v", c.name, there)
 		}
 	}
-	wantAudit(t, r, "by=admin-token", "by=token:ops", "by=jwt:alice")
+	wantAudit(t, r, "by=admin-token", "by=token:ops", "by=jwt:alice", "by=jwt:alice")
 	live.Close()
 	if code, answer, _ := r.Post(r.HTTP, "/admin/policies?dryRun=true", good,
 		`{"key":"a","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`); code != 200 {

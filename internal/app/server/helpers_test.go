@@ -57,6 +57,13 @@ func startError(t *testing.T, flags ...string) string {
 // sendAdmin sends a request with the token to the HTTP address, and returns its status.
 func sendAdmin(r *serving.Server, method, path, body string) int {
 	r.Helper()
+	code, _ := askAdmin(r, method, path, body)
+	return code
+}
+
+// askAdmin does as sendAdmin, and returns the answer, too.
+func askAdmin(r *serving.Server, method, path, body string) (code int, answer string) {
+	r.Helper()
 	req, err := http.NewRequest(method, "http://"+r.HTTP+path, strings.NewReader(body))
 	if err != nil {
 		r.Fatal(err)
@@ -69,8 +76,12 @@ func sendAdmin(r *serving.Server, method, path, body string) int {
 	if err != nil {
 		r.Fatal(err)
 	}
-	_ = resp.Body.Close()
-	return resp.StatusCode
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
 }
 
 // clientTLS is how a client with this certificate, unless it is nil, talks to servers of

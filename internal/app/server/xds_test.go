@@ -229,6 +229,27 @@ func TestXDSOverlayIsFollowed(t *testing.T) {
 	has("on_backend_error: deny")
 }
 
+// TestXDSBounds: messages above --xds-max-message change nothing, and domains that are not sent any more are kept for
+// --xds-removal-grace.
+func TestXDSBounds(t *testing.T) {
+	plane := controlplane.Start(t)
+	plane.Send(limitsOf("pay", 0), limitsOf("shop", 0))
+	r := startServe(t, "--xds", plane.Addr, "--xds-max-message", fmt.Sprint(4<<20), "--xds-removal-grace", "1h")
+	settles(r, "follow the control plane", true, true)
+	plane.Send(limitsOf("pay", 0))
+	says(r, "/rlconfig", `# kept although not sent: "shop"`)
+	plane.Send(limitsOf("pay", 5), limitsOf(strings.Repeat("x", 5<<20), 0))
+	testenv.Eventually(t, 20*time.Second, "refuse the message", func() string {
+		if log := r.Log.String(); !strings.Contains(log, "larger than max") {
+			return log
+		}
+		return ""
+	})
+	if !over(r, "pay") || !over(r, "shop") {
+		t.Error("the rules of before are not in force")
+	}
+}
+
 // A cost that is reported after the response takes what is left: then the next request is
 // refused, as with the reference service.
 func TestXDSCostsKnownAfterwardsAreCounted(t *testing.T) {
