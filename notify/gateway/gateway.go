@@ -83,22 +83,38 @@ func Run(ctx context.Context, conf *Settings, log *slog.Logger, version string) 
 // time that it needs: what it does not confirm is published again.
 const relayTimeout = 8 * time.Second
 
+// parts are what settings say of the parts of a gateway, which get what they have of each other from [gateway.open].
+type parts struct {
+	topic          kafka.Topic
+	within, linger time.Duration // of the publisher
+	store          pgstore.Config
+	cache          rediscache.Config
+	api            httpapi.Config
+	guard          web.GuardConfig
+	optional       bool // the gateway is ready without Kafka
+}
+
+func (c *Settings) parts() parts {
+	outbox := c.Delivery == deliverOutbox
+	p := parts{topic: c.Topic, within: c.PublishTimeout, linger: c.PublishLinger, cache: c.Cache,
+		store:    pgstore.Config{Database: c.Database, Outbox: outbox, OutboxMax: int64(c.OutboxMax)},
+		api:      httpapi.Config{Timeout: c.RequestTimeout, Most: c.MaxRequests},
+		guard:    web.GuardConfig{Token: c.ConfigToken, Setting: "NOTIFY_GATEWAY_CONFIG_TOKEN"},
+		optional: outbox}
+	if outbox {
+		p.within = relayTimeout // no request waits for it
+	}
+	return p
+}
+
 // open makes the parts, none of which connects yet.
 func (g *gateway) open() (err error) {
-	c := g.conf
-	within := c.PublishTimeout
-	if c.Delivery == deliverOutbox {
-		within = relayTimeout // no request waits for it
-	}
-	if g.publisher, err = kafka.NewPublisher(c.Topic, within, c.PublishLinger); err != nil {
+	c, p := g.conf, g.conf.parts()
+	if g.publisher, err = kafka.NewPublisher(p.topic, p.within, p.linger); err != nil {
 		return err
 	}
-	database := c.Database
-	database.Log = g.log
-	g.store, err = pgstore.Open(pgstore.Config{
-		Database: database, Publisher: g.publisher, Outbox: c.Delivery == deliverOutbox, OutboxMax: int64(c.OutboxMax),
-	})
-	if err != nil {
+	p.store.Publisher, p.store.Database.Log = g.publisher, g.log
+	if g.store, err = pgstore.Open(p.store); err != nil {
 		g.publisher.Close()
 		return err
 	}
@@ -114,9 +130,8 @@ func (g *gateway) open() (err error) {
 		g.close()
 		return err
 	}
-	cache := c.Cache
-	cache.Client, cache.Store, cache.Log = g.redis, g.store, g.log
-	g.cache = rediscache.New(cache)
+	p.cache.Client, p.cache.Store, p.cache.Log = g.redis, g.store, g.log
+	g.cache = rediscache.New(p.cache)
 	g.limiter = g.cache
 	return nil
 }
@@ -156,26 +171,25 @@ func (g *gateway) pingRedis(ctx context.Context) error { return g.redis.Ping(ctx
 
 // api returns the handler of the public listener.
 func (g *gateway) api(sends *httpapi.Metrics) (http.Handler, error) {
-	c := httpapi.Config{Gateway: g, Answer: sends.Sent, Log: g.log, Timeout: g.conf.RequestTimeout,
-		Most: g.conf.MaxRequests}
-	if g.conf.ConfigToken != "" {
-		guard, err := web.NewGuard(web.GuardConfig{Token: g.conf.ConfigToken, Setting: "NOTIFY_GATEWAY_CONFIG_TOKEN",
-			Refusals: web.NewRefusals(g.log)})
+	p := g.conf.parts()
+	p.api.Gateway, p.api.Answer, p.api.Log = g, sends.Sent, g.log
+	if p.guard.Token != "" {
+		p.guard.Refusals = web.NewRefusals(g.log)
+		guard, err := web.NewGuard(p.guard)
 		if err != nil {
 			return nil, err
 		}
-		c.Guard = guard
+		p.api.Guard = guard
 	}
 	checks := []*serve.Check{
 		{Name: "database", Log: g.log, Ping: g.store.Ping},
-		{Name: "kafka", Log: g.log, Ping: g.publisher.Ping, Problem: kafka.Problem,
-			Serving: g.conf.Delivery == deliverOutbox},
+		{Name: "kafka", Log: g.log, Ping: g.publisher.Ping, Problem: kafka.Problem, Serving: p.optional},
 	}
 	if g.redis != nil {
 		checks = append(checks, &serve.Check{Name: "redis", Log: g.log, Ping: g.pingRedis, Serving: true})
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/", httpapi.New(c))
+	mux.Handle("/", httpapi.New(p.api))
 	mux.HandleFunc("GET /healthz", serve.Healthz)
 	mux.Handle("GET /readyz", web.Readiness{Draining: g.draining.Load,
 		Parts: func() []web.Part { return serve.Looks(checks) }})

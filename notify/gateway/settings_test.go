@@ -9,7 +9,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/headgate-rls/headgate/internal/kit/settings"
 	"github.com/headgate-rls/headgate/notify/serve"
+	"github.com/headgate-rls/headgate/test/wired"
 )
 
 // notifyProgram is one of the two programs, as the tests need it.
@@ -157,5 +159,19 @@ func TestAPasswordThatOthersCanReadIsNamed(t *testing.T) {
 				t.Errorf("%s %s: %v, %q", p.name, tls, err, log)
 			}
 		}
+	}
+}
+
+// TestSettingsReachTheParts of the gateway.
+func TestSettingsReachTheParts(t *testing.T) {
+	wired.Check(t, func() (settings.Program, func() any) {
+		c := new(Settings)
+		return c.Program(), func() any { return c.parts() }
+	}, "config", "http", "debug", "migrate", "redis", "start-wait", "drain-delay", "drain-timeout",
+		"log-level", "log-format")
+	direct, outbox := Settings{Delivery: deliverDirect}, Settings{Delivery: deliverOutbox}
+	if d, o := direct.parts(), outbox.parts(); d.optional || !o.optional || d.store.Outbox || !o.store.Outbox ||
+		d.within == relayTimeout || o.within != relayTimeout {
+		t.Errorf("direct: %+v, by the outbox: %+v", d, o)
 	}
 }

@@ -13,18 +13,18 @@ import (
 	"github.com/headgate-rls/headgate/notify/sender"
 )
 
+// consumer returns what the settings say of what is consumed, and how it is sent.
+func (c *SenderSettings) consumer(log *slog.Logger) kafka.ConsumerConfig {
+	r := &sender.Retrier{Attempts: c.WebhookAttempts, Backoff: c.WebhookBackoff, Log: log, Skip: c.DeadLetter != ""}
+	if c.Webhook != "" {
+		r.Webhook = sender.NewWebhook(c.Webhook, c.WebhookToken, c.WebhookTimeout)
+	}
+	return kafka.ConsumerConfig{Topic: c.Topic, Group: c.Group, DeadLetter: c.DeadLetter, Handler: r, Log: log}
+}
+
 // Sender runs notify-sender until ctx ends.
 func Sender(ctx context.Context, conf *SenderSettings, log *slog.Logger, version string) error {
-	var to *sender.Webhook
-	if conf.Webhook != "" {
-		to = sender.NewWebhook(conf.Webhook, conf.WebhookToken, conf.WebhookTimeout)
-	}
-	consumer, err := kafka.NewConsumer(kafka.ConsumerConfig{
-		Topic: conf.Topic,
-		Group: conf.Group, DeadLetter: conf.DeadLetter, Log: log,
-		Handler: &sender.Retrier{Webhook: to, Attempts: conf.WebhookAttempts, Backoff: conf.WebhookBackoff, Log: log,
-			Skip: conf.DeadLetter != ""},
-	})
+	consumer, err := kafka.NewConsumer(conf.consumer(log))
 	if err != nil {
 		return err
 	}
