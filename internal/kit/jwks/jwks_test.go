@@ -22,10 +22,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 const issuer, audience = "https://idp.example", "headgate"
@@ -266,6 +269,16 @@ func TestRotation(t *testing.T) {
 	if asked := from.asked.Load() - before; asked != 0 {
 		t.Errorf("the source was asked %d times in a moment", asked)
 	}
+	from.serve(setOf(t, s["ed"]))
+	clock.Add(int64(retryIn))
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if _, err := v.Verify(gone, s["ed"].sign(t, claims(nil))); err != nil {
+		t.Errorf("a caller who has gone keeps others from a new key: %v", err)
+	}
+	from.serve(setOf(t, s["ec"]))
+	clock.Add(int64(retryIn))
+	wants("the key of before", s["ec"], nil)
 	live.Close()
 	clock.Add(int64(retryIn))
 	wants("the source is away, an unknown key", s["ed"], errKey)
@@ -302,23 +315,102 @@ func TestBadSources(t *testing.T) {
 	}
 }
 
-// TestRunFollowsAFile, and ends with its context.
-func TestRunFollowsAFile(t *testing.T) {
+// TestRunReadsAgain: a file and a URL each in their time, and sooner after a failure. The log has a failure once, and
+// its end. Run ends with its context.
+func TestRunReadsAgain(t *testing.T) {
 	s := newSigners(t)
-	name := fileOf(t, setOf(t, s["rsa"]))
-	v := verifier(t, name, fixed)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	must[struct{}](t)(struct{}{}, os.WriteFile(name, setOf(t, s["ec"]), 0o600))
-	go func() { defer close(ended); v.Run(ctx) }()
-	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		if keys := v.keys.Load(); (*keys)[0].KeyID == "ec" {
-			break
-		}
-		if time.Since(began) > 20*time.Second {
-			t.Fatal("the file's new key is not there")
+	for source, every := range map[string]time.Duration{"": fileEvery, "http://127.0.0.1/": urlEvery} {
+		synctest.Test(t, func(t *testing.T) {
+			name, log := fileOf(t, setOf(t, s["rsa"])), new(testenv.Log)
+			put := func(text []byte) { must[struct{}](t)(struct{}{}, os.WriteFile(name, text, 0o600)) }
+			c := Config{Source: name, Log: slog.New(slog.NewTextHandler(log, nil))}
+			if source != "" {
+				c.Source = source + filepath.Base(name)
+			}
+			v := must[*Verifier](t)(New(c))
+			if source != "" {
+				v.client.Transport = http.NewFileTransport(http.Dir(filepath.Dir(name)))
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() { defer close(ended); v.Run(ctx) }()
+			after := func(wait time.Duration, kid string, failures, ends int) {
+				t.Helper()
+				time.Sleep(wait)
+				synctest.Wait()
+				text := log.String()
+				if keys := *v.keys.Load(); keys[0].KeyID != kid || strings.Count(text, "could not read") != failures ||
+					strings.Count(text, "can be read again") != ends {
+					t.Errorf("%q: the key %s, want %s, %d failures, %d ends:\n%s", source, keys[0].KeyID, kid, failures, ends, text)
+				}
+			}
+			const moment = time.Millisecond
+			after(moment, "rsa", 0, 0)
+			put([]byte("{}"))
+			after(every-2*moment, "rsa", 0, 0)
+			after(moment, "rsa", 1, 0)
+			after(10*retryIn, "rsa", 1, 0)
+			put(setOf(t, s["ec"]))
+			after(min(every, retryIn), "ec", 1, 1)
+			put(setOf(t, s["ed"]))
+			after(every-moment, "ec", 1, 1)
+			after(moment, "ed", 1, 1)
+			cancel()
+			<-ended
+		})
+	}
+}
+
+// TestTokensThatNameNoKey are verified by a key that is the only one.
+func TestTokensThatNameNoKey(t *testing.T) {
+	s := newSigners(t)
+	token := signer{"", s["rsa"].alg, s["rsa"].private, nil}.sign(t, claims(nil))
+	for _, c := range []struct {
+		keys []signer
+		want error
+	}{{[]signer{s["rsa"]}, nil}, {[]signer{s["rsa"], s["ec"]}, errKey}, {[]signer{s["ec"]}, errKey}} {
+		v := verifier(t, fileOf(t, setOf(t, c.keys...)), fixed)
+		if _, err := v.Verify(t.Context(), token); !errors.Is(err, c.want) {
+			t.Errorf("%d keys: %v, want %v", len(c.keys), err, c.want)
 		}
 	}
-	cancel()
-	<-ended
+}
+
+// silent is a source that does not answer.
+type silent struct{}
+
+func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// TestSilentSources: reading ends, and so does the wait of those who need a key. The log has nothing of a reading that
+// was given up.
+func TestSilentSources(t *testing.T) {
+	s := newSigners(t)
+	synctest.Test(t, func(t *testing.T) {
+		log := new(testenv.Log)
+		v := must[*Verifier](t)(New(Config{Source: "http://127.0.0.1/", Log: slog.New(slog.NewTextHandler(log, nil))}))
+		v.client.Transport = silent{}
+		takes := func(what string, want time.Duration, f func()) {
+			t.Helper()
+			began := time.Now()
+			if f(); time.Since(began) != want {
+				t.Errorf("%s takes %v, want %v", what, time.Since(began), want)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		takes("a reading that is given up", time.Second, func() { _ = v.refresh(ctx, 0) })
+		if log.String() != "" {
+			t.Error(log)
+		}
+		takes("a reading", readTime, func() { _ = v.refresh(t.Context(), 0) })
+		v.turn <- struct{}{} // another reading does not end
+		takes("a token", 2*readTime, func() {
+			if _, err := v.Verify(t.Context(), s["ec"].sign(t, claims(nil))); !errors.Is(err, ErrUnavailable) {
+				t.Error(err)
+			}
+		})
+	})
 }
