@@ -190,3 +190,15 @@ func BenchmarkLease(b *testing.B) {
 		})
 	}
 }
+
+// TestAnswersCountLeases: leases that have expired are not counted any more once their key is asked for, which changes
+// nothing else.
+func TestAnswersCountLeases(t *testing.T) {
+	l := inFlight(100, time.Minute)
+	for _, more := range [][]limit.Op{nil, {{Key: numbered(2), Limit: perSecond(limit.FixedWindow, 10)}}} {
+		b := New(Config{})
+		takeOps(b, start, acquire(numbered(1), l, "a"))
+		takeOps(b, start+3600*second, append([]limit.Op{{Key: numbered(1), Limit: l}}, more...)...)
+		wantLeases(t, b, "asked for", 0)
+	}
+}

@@ -95,6 +95,13 @@ func TestFullStoreDropsTheLeastUsed(t *testing.T) {
 	if n := strings.Count(log.String(), "level=WARN"); n != 2 {
 		t.Errorf("%d warnings in 100 seconds:\n%s", n, log.String())
 	}
+	tk.take(start, numbered(300), bucket, 10) // by a clock that was set back
+	if n := strings.Count(log.String(), "level=WARN"); n != 3 {
+		t.Errorf("%d warnings after the clock was set back:\n%s", n, log.String())
+	}
+	if err := b.Close(); err != nil || b.Stats().Keys != 0 {
+		t.Errorf("%d keys after Close, %v", b.Stats().Keys, err)
+	}
 }
 
 // TestIdleMemoryGoes: Sweep drops what is over, and the room it took.
@@ -118,6 +125,30 @@ func TestIdleMemoryGoes(t *testing.T) {
 		t.Errorf("%d bytes of %d are left", now-before, full-before)
 	}
 	runtime.KeepAlive(b)
+}
+
+// TestNewKeysTakeTheRoomOfTwo: without Sweep, what is over goes twice as fast as what is new comes.
+func TestNewKeysTakeTheRoomOfTwo(t *testing.T) {
+	b := New(Config{MaxKeys: 10}) // one shard
+	tk, l := taker{b: b}, perSecond(limit.FixedWindow, 10)
+	for i := range 6 {
+		tk.take(start, numbered(i), l, 1)
+	}
+	for i, want := range []int{5, 4, 3, 4} {
+		tk.take(start+10*second, numbered(10+i), l, 1)
+		if n := b.Stats().Keys; n != want {
+			t.Errorf("%d keys after %d new ones, want %d", n, i+1, want)
+		}
+	}
+}
+
+// TestBoundsBelowZero are the defaults.
+func TestBoundsBelowZero(t *testing.T) {
+	b, usual := New(Config{MaxKeys: -1, MaxLeases: -1, MaxRecords: -1}), New(Config{})
+	got, want := b.cfg, usual.cfg
+	if got.MaxKeys != want.MaxKeys || got.MaxLeases != want.MaxLeases || got.MaxRecords != want.MaxRecords {
+		t.Errorf("%+v, want %+v", got, want)
+	}
 }
 
 func heap() int64 {

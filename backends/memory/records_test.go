@@ -127,3 +127,18 @@ func heapInUse() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
+
+// TestShortLogsStayExact though there is no room for records at all.
+func TestShortLogsStayExact(t *testing.T) {
+	b := New(Config{MaxRecords: 1})
+	l := limit.MustNew(limit.Spec{Algorithm: limit.SlidingLog, Max: 100, Window: time.Hour})
+	for i := range 4 * minRecords {
+		takeUnit(t, b, "k", l, limit.Instant(1_700_000_000_000_000+i*60_000_000))
+		if merged := b.Stats().Merged > 0; i < minRecords && merged {
+			t.Fatalf("a log of %d records was merged", i+1)
+		}
+	}
+	if b.Stats().Merged == 0 {
+		t.Error("a long log was not merged")
+	}
+}
