@@ -272,7 +272,8 @@ func outOfBounds(r *descriptors.Rule) (found []string) {
 		made, err := limit.New(l.Limit.Spec())
 		wrong(err != nil || made.Algorithm() == limit.Concurrency, "limit", l.Limit.Spec())
 		share := l.Limit.Share()
-		wrong(share != 0 && (share < 2 || share > l.Limit.Capacity()), "share", share)
+		named := share == limit.AutoShare || share == limit.NoShare
+		wrong(share != 0 && !named && (share < 2 || share > l.Limit.Capacity()), "share", share)
 	}
 	for _, n := range r.Replaces {
 		text("replaced", n, 128)
