@@ -1,6 +1,7 @@
 package headgate
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -68,9 +69,4 @@ func (r Reservation) end(how ratelimit.ReservationEnd, cost uint64) {
 }
 
 // timeoutOr returns how long a call may take, or d if the store answers at once.
-func (l *Limiter) timeoutOr(d time.Duration) time.Duration {
-	if l.timeout <= 0 {
-		return d
-	}
-	return l.timeout
-}
+func (l *Limiter) timeoutOr(d time.Duration) time.Duration { return cmp.Or(max(l.timeout, 0), d) }
