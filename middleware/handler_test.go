@@ -475,11 +475,16 @@ func TestResponseWriterKeepsItsAbilities(t *testing.T) {
 		base
 		http.Hijacker
 	}
+	type withNotify struct {
+		withAll
+		closeNotifier
+	}
 	recorder := httptest.NewRecorder()
 	hj := hijacker{}
 	for name, w := range map[string]http.ResponseWriter{
 		"nothing": base{recorder}, "flush": withFlush{base{recorder}, recorder},
 		"all": withAll{base{recorder}, recorder, hj, hj}, "hijack": withHijack{base{recorder}, hj},
+		"notify": withNotify{withAll{base{recorder}, recorder, hj, hj}, hj},
 	} {
 		hijacked := 0
 		n := notifyHijack(w, func() { hijacked++ })
@@ -489,8 +494,10 @@ func TestResponseWriterKeepsItsAbilities(t *testing.T) {
 		_, r2 := n.(io.ReaderFrom)
 		_, h1 := w.(http.Hijacker)
 		_, h2 := n.(http.Hijacker)
-		if f1 != f2 || r1 && !r2 || h1 != h2 {
-			t.Errorf("%s: flush %v %v, read %v %v, hijack %v %v", name, f1, f2, r1, r2, h1, h2)
+		_, c1 := w.(closeNotifier)
+		_, c2 := n.(closeNotifier)
+		if f1 != f2 || r1 && !r2 || h1 != h2 || c1 != c2 {
+			t.Errorf("%s: flush %v %v, read %v %v, hijack %v %v, close %v %v", name, f1, f2, r1, r2, h1, h2, c1, c2)
 		}
 		if n, err := io.Copy(n, struct{ io.Reader }{strings.NewReader("copy")}); err != nil || n != 4 && !r1 {
 			t.Errorf("%s: %d bytes are copied: %v", name, n, err)
@@ -533,6 +540,7 @@ type hijacker struct{}
 
 func (hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
 func (hijacker) ReadFrom(io.Reader) (int64, error)            { return 0, nil }
+func (hijacker) CloseNotify() <-chan bool                     { return nil }
 
 // A store that hangs, and a limiter that is closed, hold nobody up.
 func TestRequestsThatCannotBeDecided(t *testing.T) {

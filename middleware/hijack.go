@@ -8,16 +8,28 @@ import (
 )
 
 // notifyHijack returns w such that hijacked is called when its connection is taken over. It
-// implements [http.Flusher] if w does, as handlers may ask for it.
+// implements [http.Flusher] if w does, as handlers may ask for it, and then CloseNotify likewise.
 func notifyHijack(w http.ResponseWriter, hijacked func()) http.ResponseWriter {
 	if !canHijack(w) {
 		return w
 	}
 	h := &hijackWriter{w, hijacked}
-	if _, flushes := w.(http.Flusher); flushes {
-		return flushWriter{h}
+	if _, flushes := w.(http.Flusher); !flushes {
+		return h
 	}
-	return h
+	if n, notifies := w.(closeNotifier); notifies {
+		return closeNotifyWriter{flushWriter{h}, n}
+	}
+	return flushWriter{h}
+}
+
+// A closeNotifier is an [http.CloseNotifier]: deprecated, but gin panics without it in streams.
+type closeNotifier interface{ CloseNotify() <-chan bool }
+
+// A closeNotifyWriter is a flushWriter whose ResponseWriter is a closeNotifier.
+type closeNotifyWriter struct {
+	flushWriter
+	closeNotifier
 }
 
 // canHijack reports whether w, or what it wraps, can hand its connection over.
