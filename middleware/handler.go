@@ -200,6 +200,12 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, v *visit, d *he
 		return true
 	}
 	v.request = *r.WithContext(v) // in the memory of v: one piece in place of two
+	// The server removes the files of a form, and looks for them in its own request.
+	defer func() {
+		if form := v.request.MultipartForm; form != nil {
+			r.MultipartForm = form
+		}
+	}()
 	h.next.ServeHTTP(w, &v.request)
 	return true
 }

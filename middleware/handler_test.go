@@ -2,16 +2,19 @@ package middleware
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"mime/multipart"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -541,6 +544,47 @@ type hijacker struct{}
 func (hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
 func (hijacker) ReadFrom(io.Reader) (int64, error)            { return 0, nil }
 func (hijacker) CloseNotify() <-chan bool                     { return nil }
+
+// The server removes what a form has in files, also behind the middleware.
+func TestFilesOfFormsAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	limiter := open(t)
+	files := func() int {
+		list, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	for _, key := range []string{"client", "five"} {
+		handled := make(chan int, 1)
+		server := httptest.NewServer(
+			Handler(limiter, by(key))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if err := r.ParseMultipartForm(1); err != nil {
+					t.Error(err)
+				}
+				handled <- files()
+			})))
+		var body bytes.Buffer
+		form := multipart.NewWriter(&body)
+		part, err := form.CreateFormFile("name", "file")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = part.Write(make([]byte, 11<<20)) // more than a form has in memory in any case
+		form.Close()
+		resp, err := http.Post(server.URL, form.FormDataContentType(), &body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		server.Close() // waits for the server to have ended the request
+		if during, after := <-handled, files(); during != 1 || after != 0 {
+			t.Errorf("%s: %d files, then %d; want 1, then 0", key, during, after)
+		}
+	}
+}
 
 // A store that hangs, and a limiter that is closed, hold nobody up.
 func TestRequestsThatCannotBeDecided(t *testing.T) {
