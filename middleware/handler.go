@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -181,9 +182,19 @@ func (h *handler) reserve(w http.ResponseWriter, r *http.Request, v *visit) {
 func Spend(r *http.Request, units uint64) {
 	v, _ := r.Context().Value(visitKey{}).(*visit)
 	for ; v != nil; v = v.before {
-		v.spent.units.Add(units)
-		v.spent.known.Store(true)
+		v.spend(units)
 	}
+}
+
+// spend adds units. The sum stays at the largest number, where it would begin anew at 0.
+func (v *visit) spend(units uint64) {
+	for {
+		before := v.spent.units.Load()
+		if v.spent.units.CompareAndSwap(before, before+min(units, math.MaxUint64-before)) {
+			break
+		}
+	}
+	v.spent.known.Store(true)
 }
 
 // answer refuses the request or passes it on. It reports false if the client left before that.

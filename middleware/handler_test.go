@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"mime/multipart"
 	"net"
 	"net/http"
@@ -713,6 +714,7 @@ descriptors:
 		{"", []uint64{0}, 200, 950},
 		{"", nil, 200, 550}, // nobody says what it has cost
 		{strings.Repeat("x", 600), nil, 429, 550},
+		{"", []uint64{math.MaxUint64, 1}, 200, 0},
 	} {
 		spend = c.spend
 		r := httptest.NewRequest("POST", "/", strings.NewReader(c.estimate))
