@@ -255,8 +255,8 @@ func (l *Limiter) install(set *descriptors.Set) error { return l.service.SetRule
 const endWithin = 2 * time.Second
 
 // Close ends the limiter. Calls that have begun are answered first, others fail with
-// [ErrClosed]. Leases that are still held end: stop your servers before. Close may be
-// called more than once, and returns when all is ended.
+// [ErrClosed]. Leases that are still held end, and reservations by on_lost of their rules: stop your
+// servers before. Close may be called more than once, and returns when all is ended.
 func (l *Limiter) Close() error {
 	<-l.gate.close()
 	var err error
@@ -266,7 +266,13 @@ func (l *Limiter) Close() error {
 		l.running.Wait()
 		ctx, cancel := context.WithTimeout(context.Background(), endWithin)
 		defer cancel()
-		l.end(ctx, l.held.takeAll()...)
+		left := l.held.takeAll()
+		l.end(ctx, left...)
+		for i := range left {
+			if len(left[i].Reserved) > 0 { // what it has cost is not known
+				l.service.EndReservation(ctx, &left[i], ratelimit.Unsettled, 0)
+			}
+		}
 		err = l.closeStore()
 	})
 	return err

@@ -2,9 +2,12 @@ package headgate
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 const budgetRules = `
@@ -60,6 +63,33 @@ func TestReserve(t *testing.T) {
 	Reservation{}.Settle(1)
 	if _, _, err := l.Reserve(context.Background(), "d", 1, Describe("user", "a")); err == nil {
 		t.Error("a closed limiter reserves")
+	}
+}
+
+// TestCloseEndsReservations: others that use the store need not wait until they are lost.
+func TestCloseEndsReservations(t *testing.T) {
+	testenv.UseSQLite(t)
+	for _, onLost := range []string{"free", "charge"} {
+		store := func(o *Options) {
+			o.Rules = []Rules{YAML("rules.yaml", strings.Replace(budgetRules, "on_lost: free", "on_lost: "+onLost, 1))}
+			o.Backend = "sqlite:" + filepath.Join(t.TempDir(), "limits.db")
+		}
+		var url string
+		closing := open(t, store, func(o *Options) { url = o.Backend })
+		other := open(t, store, func(o *Options) { o.Backend = url })
+		for range 3 {
+			if r, _, err := closing.Reserve(t.Context(), "d", 300, Describe("user", "a")); err != nil || !r.Held() {
+				t.Fatal(err)
+			}
+		}
+		if err := closing.Close(); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]int64{"free": 0, "charge": 900}[onLost]
+		r, d, err := other.Reserve(t.Context(), "d", 100, Describe("user", "a"))
+		if n := counted(t, other); err != nil || !r.Held() || n != want+100 {
+			t.Errorf("%s: %d units are charged, want %d (%+v, %v)", onLost, n, want+100, d, err)
+		}
 	}
 }
 
