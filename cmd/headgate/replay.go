@@ -37,7 +37,7 @@ func replayCommand() *cobra.Command {
 which keys refuse more. Without --against, the lines say what was answered before.
 
 Files are captures of headgate (serve --capture, headgate capture), or access logs of Envoy in
-JSON with --domain, --descriptor and --time. They may be gzipped; - is standard input. Times are
+JSON with --domain, --descriptor and --time. They may be gzipped, or pipes; - is standard input. Times are
 virtual: the answers depend on the files only.
 
 It takes memory for the counters of each set of rules, some 240 bytes each: those of keys that were

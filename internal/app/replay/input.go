@@ -47,14 +47,14 @@ type input struct {
 	last    limit.Instant
 }
 
-// open opens files for one pass. stdin takes the place of "-". sizes bounds what is read of
+// open opens files for one pass. copies take the place of some. sizes bounds what is read of
 // each file, so that every pass reads the same lines of a file that grows.
-func open(names []string, stdin *os.File, conf *Options, sizes map[string]int64) (in *input, err error) {
+func open(names []string, copies map[string]*os.File, conf *Options, sizes map[string]int64) (in *input, err error) {
 	in = &input{reorder: limit.Instant(conf.Reorder / time.Microsecond), maxBad: conf.MaxBad}
 	for _, name := range names {
-		f := &file{name: name, in: in}
+		f := &file{name: name, in: in, copy: copies[name]}
 		if f.parser, err = conf.parser(); err == nil {
-			err = f.open(stdin, sizes)
+			err = f.open(sizes)
 		}
 		if err != nil {
 			in.close()
@@ -68,7 +68,7 @@ func open(names []string, stdin *os.File, conf *Options, sizes map[string]int64)
 
 func (in *input) close() {
 	for _, f := range in.files {
-		if f.name != "-" {
+		if f.copy == nil {
 			_ = f.from.Close()
 		}
 	}
@@ -115,6 +115,7 @@ func (in *input) isBad(b BadLine) error {
 type file struct {
 	name    string
 	in      *input
+	copy    *os.File // is read in its place; nil: there is none
 	from    *os.File
 	counted counter
 	lines   *bufio.Reader
@@ -142,8 +143,8 @@ func (c *counter) Read(p []byte) (int, error) {
 var gzipMagic = []byte{0x1f, 0x8b}
 
 // open opens a file, which is unpacked if it is gzip's.
-func (f *file) open(stdin *os.File, sizes map[string]int64) (err error) {
-	if f.from = stdin; f.name != "-" {
+func (f *file) open(sizes map[string]int64) (err error) {
+	if f.from = f.copy; f.copy == nil {
 		if f.from, err = os.Open(f.name); err != nil {
 			return err
 		}

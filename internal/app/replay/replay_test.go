@@ -286,7 +286,15 @@ func TestInputsAreAlike(t *testing.T) {
 	}
 	mixed := append([]string{}, all...)
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
+	piped, into, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer piped.Close()
+	_, _ = into.WriteString(strings.Join(all, "\n")) // which is less than a pipe has room for
+	into.Close()
 	for name, got := range map[string]string{
+		"a pipe":           result([]string{fmt.Sprintf("/dev/fd/%d", piped.Fd())}, "", 0),
 		"again":            result(whole, "", 0),
 		"gzip":             result([]string{gz}, "", 0),
 		"standard input":   result([]string{"-"}, strings.Join(all, "\n"), 0),

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
@@ -52,8 +53,8 @@ func (o *Options) parser() (parser, error) {
 type run struct {
 	*Options
 	ctx    context.Context
-	stdin  *os.File         // nil: no file is "-"
-	sizes  map[string]int64 // bytes of each file at the start of the first pass
+	copies map[string]*os.File // of the files that can be read only once, by their names
+	sizes  map[string]int64    // bytes of each file at the start of the first pass
 	report *Report
 	rules  map[string]*RuleRow
 	keys   map[counterKey]*KeyRow
@@ -73,14 +74,16 @@ type counterKey struct {
 
 // Run replays. The error is the system's or that of ctx, or reports what is invalid in the files.
 func Run(ctx context.Context, opt Options) (*Report, error) {
-	r := &run{Options: &opt, ctx: ctx, sizes: map[string]int64{}, rules: map[string]*RuleRow{},
-		keys: map[counterKey]*KeyRow{}, report: &Report{Compared: opt.Old != nil}}
+	r := &run{Options: &opt, ctx: ctx, copies: map[string]*os.File{}, sizes: map[string]int64{},
+		rules: map[string]*RuleRow{}, keys: map[counterKey]*KeyRow{}, report: &Report{Compared: opt.Old != nil}}
 	opt.MaxKeys = cmp.Or(max(opt.MaxKeys, 0), 1_000_000)
+	defer func() {
+		for _, f := range r.copies {
+			_ = f.Close()
+		}
+	}()
 	if err := r.spool(); err != nil {
 		return nil, err
-	}
-	if r.stdin != nil {
-		defer r.stdin.Close()
 	}
 	if err := r.decide(); err != nil {
 		return nil, err
@@ -89,30 +92,46 @@ func Run(ctx context.Context, opt Options) (*Report, error) {
 	return r.report, r.fit()
 }
 
-// spool keeps standard input in a file, since it is read more than once.
-func (r *run) spool() (err error) {
-	if !slices.Contains(r.Files, "-") {
-		return nil
+// spool keeps standard input and what comes through pipes in files, since it is read more than once.
+func (r *run) spool() error {
+	for _, name := range r.Files {
+		if r.copies[name] != nil {
+			continue
+		}
+		from := r.Stdin
+		if name != "-" {
+			info, err := os.Stat(name)
+			if err != nil || info.Mode().IsRegular() || info.IsDir() {
+				continue // opening it says what is wrong
+			}
+			pipe, err := os.Open(name)
+			if err != nil {
+				return err
+			}
+			defer pipe.Close()
+			from = pipe
+		}
+		kept, err := os.CreateTemp("", "headgate-replay-")
+		if err != nil {
+			return err
+		}
+		r.copies[name] = kept
+		_ = os.Remove(kept.Name()) // it is read by its handle, and goes with the process however that ends
+		if _, err = io.Copy(kept, from); err != nil {
+			return fmt.Errorf("%s is kept in a file meanwhile: %w", cmp.Or(strings.TrimPrefix(name, "-"), "standard input"), err)
+		}
 	}
-	if r.stdin, err = os.CreateTemp("", "headgate-replay-"); err != nil {
-		return err
-	}
-	_ = os.Remove(r.stdin.Name()) // it is read by its handle, and goes with the process however that ends
-	if _, err = io.Copy(r.stdin, r.Stdin); err != nil {
-		_ = r.stdin.Close()
-		err = fmt.Errorf("standard input is kept in a file meanwhile: %w", err)
-	}
-	return err
+	return nil
 }
 
 // pass calls each with all requests in the order of their times.
 func (r *run) pass(name string, each func(*line) error) (*input, error) {
-	if r.stdin != nil {
-		if _, err := r.stdin.Seek(0, io.SeekStart); err != nil {
+	for _, f := range r.copies {
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
 			return nil, err
 		}
 	}
-	in, err := open(r.Files, r.stdin, r.Options, r.sizes)
+	in, err := open(r.Files, r.copies, r.Options, r.sizes)
 	if err != nil {
 		return nil, err
 	}
