@@ -34,6 +34,7 @@ type accessLog struct {
 	Mapping
 	clock  clock
 	fields []string // that are mapped
+	asking int      // fields[:asking] are what requests are made of
 	seen   []bool   // in any line
 	names  []string // of the fields of the first line
 	values [][]byte // of the line; nil: it has none
@@ -91,12 +92,13 @@ func newAccessLog(m Mapping) (*accessLog, error) {
 		}
 		a.patterns = append(a.patterns, t)
 	}
+	if m.Cost != "" {
+		a.cost = a.field(m.Cost)
+	}
+	a.asking = len(a.fields)
 	a.time = a.field(m.Time)
 	if m.Duration != "" {
 		a.duration = a.field(m.Duration)
-	}
-	if m.Cost != "" {
-		a.cost = a.field(m.Cost)
 	}
 	a.seen, a.values = make([]bool, len(a.fields)), make([][]byte, len(a.fields))
 	return a, nil
@@ -224,10 +226,7 @@ func (a *accessLog) index(name []byte) int {
 // value is missing.
 func (a *accessLog) request() (*asked, error) {
 	a.key = a.key[:0]
-	for i := range a.fields {
-		if i == a.time || i == a.duration {
-			continue
-		}
+	for i := range a.fields[:a.asking] {
 		size := uint64(0)
 		if a.values[i] != nil {
 			size = 1 + uint64(len(a.values[i]))

@@ -347,6 +347,12 @@ func TestAccessLog(t *testing.T) {
 	if r := mustRun(t, opt); r.RefusedNew != 2 || *r.Keys[0].WouldFitWith != 800 || r.Keys[0].Peak != 800 {
 		t.Errorf("with costs: %+v %+v", r, r.Keys)
 	}
+	// A field may say several things.
+	opt.Log.Cost, opt.Log.Descriptors = "ms", append(opt.Log.Descriptors, "ms={ms}", "start={start}")
+	opt.New = set("rate_limit: {unit: minute, requests_per_unit: 3500}")
+	if r := mustRun(t, opt); r.RefusedNew != 2 || r.Keys[0].Peak != 8500 {
+		t.Errorf("with costs that are durations: %+v %+v", r, r.Keys)
+	}
 }
 
 // What the lines say counts as the answers before; those who were refused when they began need not end.
