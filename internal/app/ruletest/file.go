@@ -105,8 +105,11 @@ func read(name string) (*file, error) {
 	if err := d.Decode(f); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: %s", name, plain(err))
 	}
-	f.number(document)
-	if err := f.check(); err != nil {
+	err = f.number(document)
+	if err == nil {
+		err = f.check()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s:%w", name, err)
 	}
 	for i, path := range f.Rules {
@@ -126,14 +129,21 @@ func plain(err error) string {
 	return strings.ReplaceAll(goType.ReplaceAllString(text, ""), "\n  ", "; ")
 }
 
-// number notes the lines of tests and steps.
-func (f *file) number(document *yaml.Node) {
+// number notes the lines of tests and steps. Its error begins with one.
+func (f *file) number(document *yaml.Node) error {
 	for i, t := range items(document.Content[0], "tests") {
+		if f.Tests[i] == nil {
+			return fmt.Errorf("%d: a test is empty", t.Line)
+		}
 		f.Tests[i].line = t.Line
 		for j, s := range items(t, "steps") {
+			if f.Tests[i].Steps[j] == nil {
+				return fmt.Errorf("%d: a step of the test %q is empty", s.Line, f.Tests[i].Name)
+			}
 			f.Tests[i].Steps[j].line = s.Line
 		}
 	}
+	return nil
 }
 
 // items returns the list under a key of a mapping.
