@@ -122,7 +122,9 @@ func (a *API) send(ctx context.Context, method, path string, body any, kind stri
 	if err != nil {
 		return nil, &FlagError{err}
 	}
-	client := http.Client{Transport: a.Via}
+	client := http.Client{Transport: a.Via, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse // the token is for --addr, and a redirected PUT would be a GET
+	}}
 	if a.Via == nil {
 		client.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: conf, DisableKeepAlives: true,
 			ResponseHeaderTimeout: a.Timeout}
@@ -130,6 +132,11 @@ func (a *API) send(ctx context.Context, method, path string, body any, kind stri
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("no answer: %w; is the service running, and is --addr its %s address?", err, kind)
+	}
+	if to := resp.Header.Get("Location"); to != "" && resp.StatusCode/100 == 3 {
+		_ = resp.Body.Close()
+		return nil, fmt.Errorf("the answer (%s) says to ask %q instead: if that is the service, name it in --addr",
+			resp.Status, to)
 	}
 	return resp, nil
 }

@@ -1,7 +1,11 @@
 package client
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -45,6 +49,23 @@ func TestLocalAddressIsThatOfTheEnvironment(t *testing.T) {
 	t.Setenv("HEADGATE_HTTP", "unix:/run/http.sock")
 	if got := SlotsURL(); got != "http://127.0.0.1:8080" {
 		t.Errorf("slots: %s", got)
+	}
+}
+
+// A change that is sent elsewhere would become a question, and the token would be for anybody there.
+func TestNobodyElseIsAsked(t *testing.T) {
+	t.Setenv("HEADGATE_ADMIN_TOKEN", "a-token-of-at-least-16-characters")
+	asked := 0
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	defer other.Close()
+	server := httptest.NewServer(http.RedirectHandler(other.URL+"/x", http.StatusMovedPermanently))
+	defer server.Close()
+	a := API{Options: Options{Addr: server.URL, Timeout: 10 * time.Second}}
+	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
+		err := a.Call(t.Context(), method, "/admin/policies/x", nil, nil)
+		if err == nil || !strings.Contains(err.Error(), other.URL) || !strings.Contains(err.Error(), "--addr") || asked > 0 {
+			t.Errorf("%s: %v; another server was asked %d times", method, err, asked)
+		}
 	}
 }
 
