@@ -243,6 +243,9 @@ descriptors:
   - key: oldest
     reserve: {amount: 40, match: oldest}
     limits: [{name: tpm, algorithm: fixed_window, limit: 100, window: 1h}]
+  - key: busy
+    lease_ttl: 10s
+    concurrency: [{threshold: 2, response: {statusCode: 503}}]
 `)
 	file := write("x.test.yaml", `
 rules: [rules.yaml]
@@ -259,6 +262,18 @@ tests:
   - {at: 3s, ask: oldest=a, hits: 0, want: OVER_LIMIT}
   - {at: 4s, ask: oldest=a, hits: 10, want: OK}
   - {at: 5s, ask: oldest=a, hits: 0, want: OK, remaining: 10}
+- name: longer than a lease lives unless it is renewed
+  steps:
+  - {at: 0s, ask: token=a, hold: 20m, cost: 10, want: OK}
+  - {at: 1s, ask: busy=a, hold: 20m, want: OK}
+  - {at: 2s, ask: [busy=a, oldest=a], hits: 0, hold: 15m, want: OK}
+  - {at: 3s, ask: busy=a, hold: 15m, want: OK}
+  - {at: 4s, ask: busy=a, times: 89, every: 10s, want: OVER_LIMIT}
+  - {at: 16m, ask: busy=a, hold: 1m, want: OK}
+  - {at: 16m, ask: busy=a, want: OVER_LIMIT}
+  - {at: 19m, ask: token=a, hits: 0, want: OK, remaining: 60}
+  - {at: 20m, ask: token=a, hits: 0, want: OK, remaining: 90}
+  - {at: 20m1s, ask: busy=a, times: 2, want: OK}
 `)
 	r, err := Run(file, "")
 	if err != nil || !r.OK {

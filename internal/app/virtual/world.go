@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,8 +94,27 @@ const (
 func (w *World) Hold(resp *ratelimit.Response, until limit.Instant, cost int64) {
 	if lease := resp.Inside.Lease; len(lease.Held)+len(lease.Reserved) > 0 {
 		w.ended++
-		heap.Push(&w.ends, end{until, w.ended, lease, cost})
+		w.push(end{until: until, n: w.ended, lease: lease, cost: cost})
 	}
+}
+
+// maxRenewals bounds the work for one request: files may say that one ends in thousands of years.
+const maxRenewals = 1 << 16
+
+// push has a lease end, or be renewed before it expires, as a service does while the request lasts.
+func (w *World) push(e end) {
+	life := e.lease.Until - e.lease.Granted
+	if e.at = e.until; e.until > w.now+life && e.renewed < maxRenewals {
+		e.renewed++
+		e.at = w.now + life*2/3 // reservations are not renewed in the first half
+	}
+	heap.Push(&w.ends, e)
+}
+
+// renew renews a lease. What a report settles is not renewed.
+func (w *World) renew(l leases.Lease) {
+	l.Reserved = slices.DeleteFunc(slices.Clone(l.Reserved), func(r leases.Reservation) bool { return r.Oldest })
+	w.service.Leases().ApplyOwn(context.Background(), leases.Renew, l)
 }
 
 // endUntil ends the requests in flight that end until an instant, each at its time.
@@ -102,6 +122,11 @@ func (w *World) endUntil(at limit.Instant) {
 	for len(w.ends) > 0 && w.ends[0].at <= at {
 		e := heap.Pop(&w.ends).(end)
 		w.now = max(w.now, e.at)
+		if e.at < e.until {
+			w.renew(e.lease)
+			w.push(e)
+			continue
+		}
 		w.service.Leases().ApplyOwn(context.Background(), leases.Release, e.lease)
 		if len(e.lease.Reserved) > 0 {
 			w.settle(&e)
@@ -123,10 +148,12 @@ func (w *World) settle(e *end) {
 
 // An end is of a request in flight.
 type end struct {
-	at    limit.Instant
-	n     int // those of the same instant end in the order of their beginning
-	lease leases.Lease
-	cost  int64
+	at      limit.Instant // of the end, or of the next renewal
+	until   limit.Instant // of the end
+	n       int           // those of the same instant end in the order of their beginning
+	lease   leases.Lease
+	cost    int64
+	renewed int // how often
 }
 
 // ends are a heap, the next one first.
