@@ -254,9 +254,8 @@ func (l *Limiter) install(set *descriptors.Set) error { return l.service.SetRule
 // endWithin bounds how long Close waits for leases to be given back.
 const endWithin = 2 * time.Second
 
-// Close ends the limiter. Calls that have begun are answered first, others fail with
-// [ErrClosed]. Leases that are still held end, and reservations by on_lost of their rules: stop your
-// servers before. Close may be called more than once, and returns when all is ended.
+// Close ends the limiter. Calls that have begun are answered first, others fail with [ErrClosed]. Held leases end,
+// reservations by on_lost: stop your servers before. It may be called more than once, and returns when all is ended.
 func (l *Limiter) Close() error {
 	<-l.gate.close()
 	var err error
@@ -269,9 +268,7 @@ func (l *Limiter) Close() error {
 		left := l.held.takeAll()
 		l.end(ctx, left...)
 		for i := range left {
-			if len(left[i].Reserved) > 0 { // what it has cost is not known
-				l.service.EndReservation(ctx, &left[i], ratelimit.Unsettled, 0)
-			}
+			l.service.EndReservation(ctx, &left[i], ratelimit.Unsettled, 0) // what it has cost is not known
 		}
 		err = l.closeStore()
 	})

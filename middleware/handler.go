@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ type Config struct {
 	// room. None means one descriptor, the key "client" with [ClientIP].
 	Descriptors []Descriptor
 
-	// Hold says how long a request counts as one in flight.
+	// Hold says how long a request counts as one in flight. With Estimate it is UntilReturn: only then is its cost known.
 	Hold Hold
 	// Estimate has requests reserve units by rules with reserve: it returns what a request may
 	// cost, 0 if that is not known. The handler says by [Spend] what it has cost.
@@ -212,11 +213,7 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, v *visit, d *he
 	}
 	v.request = *r.WithContext(v) // in the memory of v: one piece in place of two
 	// The server removes the files of a form, and looks for them in its own request.
-	defer func() {
-		if form := v.request.MultipartForm; form != nil {
-			r.MultipartForm = form
-		}
-	}()
+	defer func() { r.MultipartForm = cmp.Or(v.request.MultipartForm, r.MultipartForm) }()
 	h.next.ServeHTTP(w, &v.request)
 	return true
 }
