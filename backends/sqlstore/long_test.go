@@ -59,7 +59,7 @@ const parts = "SELECT COUNT(*) FROM HEADGATE_LOG"
 // Long logs decide as package limit does on the whole of them, and no part is left behind or lost.
 func TestLongLogsDecideLikeTheModel(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, url string) {
-		r := random.Rand(t, 1)
+		r, most := random.Rand(t, 1), int64(0)
 		for range random.Times(2, 6) {
 			b := open(t, url)
 			m := &longModel{r: r, b: b, group: fmt.Sprint("g", r.Int64()), now: logStart(), states: make([]limit.State, 1)}
@@ -69,7 +69,6 @@ func TestLongLogsDecideLikeTheModel(t *testing.T) {
 			spec.Max = []int64{900, 2500, 6000}[r.IntN(3)]
 			spec.Window = []time.Duration{20 * time.Second, 30 * time.Second}[r.IntN(2)]
 			m.limits = append(m.limits, limit.MustNew(spec))
-			most := int64(0)
 			for range 80 {
 				m.slice(t)
 				most = max(most, number64(t, b, parts))
@@ -77,13 +76,13 @@ func TestLongLogsDecideLikeTheModel(t *testing.T) {
 					t.Fatalf("there are %d parts, and the row has %d", stored, listed)
 				}
 			}
-			if most < 2 {
-				t.Fatalf("the log had at most %d parts: nothing is tested", most)
-			}
 			check(t, b.Forget(soon(t), []limit.Key{logKey(m.group)}))
 			if n := number64(t, b, parts); n != 0 {
 				t.Fatalf("%d parts are left of a log that was forgotten", n)
 			}
+		}
+		if most < 2 { // a small limit alone has none
+			t.Errorf("no log had more than %d parts: nothing is tested", most)
 		}
 	})
 }
