@@ -154,18 +154,6 @@ func entryAt(data []byte) (key []byte, f Figures, size int) {
 	return key, f, size
 }
 
-// All calls each for every policy, in no order. key is valid until each returns.
-func (s *Snapshot) All(each func(key []byte, f Figures)) {
-	if s == nil {
-		return
-	}
-	for _, sh := range s.shards {
-		if sh != nil {
-			sh.all(func(key []byte, f Figures, _ []byte) { each(key, f) })
-		}
-	}
-}
-
 func (sh *shard) all(each func(key []byte, f Figures, encoded []byte)) {
 	for at := 0; at < len(sh.data); {
 		key, f, size := entryAt(sh.data[at:])

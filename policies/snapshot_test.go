@@ -14,6 +14,18 @@ func window(capacity int64, seconds Amount) Figures {
 	return Figures{Algorithm: limit.SlidingWindow, Capacity: capacity, Window: seconds * One}
 }
 
+// All calls each for every policy, in no order. key is valid until each returns.
+func (s *Snapshot) All(each func(key []byte, f Figures)) {
+	if s == nil {
+		return
+	}
+	for _, sh := range s.shards {
+		if sh != nil {
+			sh.all(func(key []byte, f Figures, _ []byte) { each(key, f) })
+		}
+	}
+}
+
 // contents reads a snapshot in both ways, and compares them.
 func contents(t *testing.T, s *Snapshot) map[string]Figures {
 	t.Helper()
