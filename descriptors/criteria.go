@@ -271,7 +271,7 @@ func (s *spot) test(what string, asked *Criterion, c *criterion) bool {
 		return false
 	case c.test == testMatches:
 		var err error
-		if c.re, err = regexp.Compile(asked.Value); err != nil {
+		if c.re, err = compile(asked.Value); err != nil {
 			s.errorf("", "%s: %v", what, err)
 			return false
 		}

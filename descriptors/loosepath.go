@@ -31,27 +31,53 @@ func overlong(c byte) bool { return c == 0xC0 || c == 0xC1 || c == 0xE0 || c == 
 // maxDecodings is how often a path is decoded: servers behind proxies decode it two or three times.
 const maxDecodings = 4
 
-// loosePaths returns the paths, in normal form, that generous servers read path as: without what follows the first
-// NUL, and without the NUL alone.
-func loosePaths(path string) (one string, other string) {
+// loosePaths calls f with the paths, in normal form, that generous servers read path as. Tomcat and others cut matrix
+// parameters before they decode: an escaped slash in one separates nothing. A proxy before them may decode, too.
+func loosePaths(path string, f func(string)) {
 	b := []byte(path)
-	for range maxDecodings {
+	for n := range maxDecodings {
+		if bytes.IndexByte(b, ';') >= 0 {
+			endings(withoutParams(b), maxDecodings-n, f)
+		}
 		before := len(b)
 		if b = decodeOnce(b); len(b) == before {
 			break
 		}
 	}
-	for i, c := range b {
+	endings(b, 0, f)
+}
+
+// endings decodes path up to decodings times, and calls f with what comes of it: without what follows the first NUL,
+// and without the NUL alone.
+func endings(path []byte, decodings int, f func(string)) {
+	for before := 0; decodings > 0 && before != len(path); decodings-- {
+		before, path = len(path), decodeOnce(path)
+	}
+	for i, c := range path {
 		if c == '\\' {
-			b[i] = '/'
+			path[i] = '/'
 		}
 	}
-	cut, _, found := bytes.Cut(b, []byte{0})
-	one = normalPath(string(cut), true)
-	if !found {
-		return one, one
+	cut, _, found := bytes.Cut(path, []byte{0})
+	one := normalPath(string(cut), true)
+	f(one)
+	if found {
+		if other := normalPath(string(bytes.ReplaceAll(path, []byte{0}, nil)), true); other != one {
+			f(other)
+		}
 	}
-	return one, normalPath(string(bytes.ReplaceAll(b, []byte{0}, nil)), true)
+}
+
+// withoutParams returns path without what is between a semicolon and the next slash.
+func withoutParams(path []byte) []byte {
+	out := make([]byte, 0, len(path))
+	inParam := false
+	for _, c := range path {
+		if inParam = c == ';' || inParam && c != '/'; !inParam {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // decodeOnce decodes percent escapes, those of IIS (%u002f) included, and overlong UTF-8, in place.

@@ -135,7 +135,7 @@ func (s *spot) pattern(p pathRule, text string) pathRule {
 	}
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err == nil {
-		p.re, err = regexp.Compile(text)
+		p.re, err = compile(text)
 	}
 	if err != nil {
 		s.errorf("path", "path: %v", err)
@@ -143,6 +143,15 @@ func (s *spot) pattern(p pathRule, text string) pathRule {
 	}
 	p.prefix, p.start = literalPrefix(parsed)
 	return p
+}
+
+// compile compiles a regular expression in which a dot is any character: clients can send newlines in paths and
+// queries, and one would otherwise lead around ^/files/.+$.
+func compile(text string) (*regexp.Regexp, error) {
+	if _, err := syntax.Parse(text, syntax.Perl); err != nil {
+		return nil, err // of text alone
+	}
+	return regexp.Compile("(?s)" + text)
 }
 
 // literalPrefix returns the text that every match of re starts with, and

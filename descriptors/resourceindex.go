@@ -2,6 +2,7 @@ package descriptors
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 )
@@ -150,11 +151,7 @@ func (ix *resourceIndex) find(entries []Entry, steps *int) *resource {
 	q.params.raw, q.params.wanted = query, ix.params
 	r := ix.first(&q)
 	if !ix.asSent && ambiguous(path) {
-		one, other := loosePaths(path)
-		r = ix.orLoose(r, &q, one)
-		if other != one {
-			r = ix.orLoose(r, &q, other)
-		}
+		loosePaths(path, func(loose string) { r = ix.orLoose(r, &q, loose) })
 	}
 	*steps += q.steps
 	return r
@@ -170,9 +167,23 @@ func (ix *resourceIndex) orLoose(r *resource, q *resourceQuery, path string) *re
 }
 
 // comesBefore reports whether r, which a request matches in another spelling of its path, counts instead of the
-// resource that it matches as it was sent. Neither an exemption nor a less specific rule does.
-func (r *resource) comesBefore(asSent *resource) bool {
-	return r != nil && r.limits() && (asSent == nil || !asSent.limits() || r.class <= asSent.class)
+// resource that it matches in another one or as it was sent. Neither an exemption nor a less specific rule does. Of two
+// that are as specific, the one that lets less pass does: else clients could choose the other one by their spelling.
+func (r *resource) comesBefore(other *resource) bool {
+	return r != nil && r.limits() && (other == nil || !other.limits() || r.class < other.class ||
+		r.class == other.class && r.rate() <= other.rate())
+}
+
+// rate is how many units the tightest limit of r lets pass in a second. Limits on trial let everything pass, and
+// requests in flight have no rate.
+func (r *resource) rate() float64 {
+	rate := math.Inf(1)
+	for i := range r.rule.Limits {
+		if l := &r.rule.Limits[i]; !l.Shadow && !r.rule.Shadow {
+			rate = min(rate, float64(l.Limit.Max())/l.Limit.Window().Seconds())
+		}
+	}
+	return rate
 }
 
 func (r *resource) limits() bool { return len(r.rule.Limits) > 0 || r.rule.Concurrency != nil }

@@ -144,6 +144,8 @@ func TestSpellingOfAPathEvadesNoRule(t *testing.T) {
 		path: /secret/*
 		path: /a b%25
 		path: '~^/raw/a%2Fb$'
+		path: '~^/search/.+/(?-s:.+)$'
+		path: /q, queryParams: {q: {value: ^a.*z$, operator: Matches}}
 	`), []request{
 		{"GET /api/users", "*:/api/users"},
 		{"GET /api/users?x=/other", "*:/api/users"},
@@ -167,6 +169,9 @@ func TestSpellingOfAPathEvadesNoRule(t *testing.T) {
 		{"GET /a%20b%25", "*:/a b%25"},
 		{"GET /a%20b%", "*:/a b%25"}, // a percent sign without two hex digits is text
 		{"GET /raw/a%2fb", "*:~^/raw/a%2Fb$"},
+		{"GET /search/a%0Ab/c", "*:~^/search/.+/(?-s:.+)$"}, // a dot is any character
+		{"GET /search/%0A/c%0a", "-"},                       // unless the rule says otherwise
+		{"GET /q?q=a%0Az", "*:/q:4022907f"},
 		{"GET /secret/" + strings.Repeat("x", 70<<10), "*:/secret/*"},
 		{"GET /files/" + strings.Repeat("x", 70<<10), "*:/files/{name}"},
 		{"GET /api/users?" + strings.Repeat("x", 70<<10), "*:/api/users"},
@@ -193,6 +198,13 @@ func TestAmbiguousSpellingsCountForTheRule(t *testing.T) {
 		{"GET /api;a=b/pay;x", "*:/api/pay"},
 		{"GET /api/pay%3bx=1", "*:/api/pay"},
 		{"GET /x/..;/api/pay", "*:/api/pay"},
+		{"GET /api/pay;x=%2F..%2Fz", "*:/api/pay"}, // Tomcat cuts parameters first
+		{"GET /api;%2f..%2f../pay", "*:/api/pay"},
+		{`GET /api/pay;\..\..\z`, "*:/api/pay"},
+		{"GET /api/pay;%00/", "*:/api/pay"},
+		{"GET /api%2Fpay;x=%2F..%2Fz", "*:/api/pay"},
+		{"GET /api/pay%3Bx=%252F..%252Fz", "*:/api/pay"}, // behind a proxy that has decoded
+		{"GET /x;%2F..%2Fapi/pay", "*:/api/pay"},         // decodes first
 		{`GET /api\pay`, "*:/api/pay"},
 		{"GET /api%5Cpay", "*:/api/pay"},
 		{"GET /api/pay%00", "*:/api/pay"},
@@ -225,6 +237,34 @@ func TestAmbiguousSpellingsCountForTheRule(t *testing.T) {
 		if got := resourceFor(mustLoad(t, "paths: as_sent\n"+rules), r.request); strings.Contains(r.want, "pay") &&
 			got == r.want {
 			t.Errorf("as sent, %s: got %s", r.request, got)
+		}
+	}
+}
+
+// TestSpellingsChooseNoLooserRule: of rules that a path may be meant for, and that are as specific, the tightest
+// counts.
+func TestSpellingsChooseNoLooserRule(t *testing.T) {
+	set := mustLoad(t, `
+domain: d
+resources:
+  - {path: /pay, limits: [{algorithm: fixed_window, rate: 10/min}]}
+  - {path: /cheap, limits: [{algorithm: fixed_window, rate: 100/s}]}
+  - {path: /trial, shadow_mode: true, limits: [{algorithm: fixed_window, rate: 1/h}]}
+  - path: '/orders/{id}/pay'
+    limits: [{algorithm: fixed_window, rate: 10/h}, {name: b, algorithm: fixed_window, rate: 9/s}]
+  - {path: '/views/{id}/{of}', limits: [{algorithm: fixed_window, rate: 9/s}]}
+`)
+	for request, want := range map[string]string{
+		"GET /pay;%2F..%2Fcheap":                    "*:/pay", // as Tomcat reads it
+		"GET /cheap;%2F..%2Fpay":                    "*:/pay", // as others do
+		"GET /pay;%2F..%2Ftrial":                    "*:/pay",
+		"GET /trial;%2F..%2Fpay":                    "*:/pay",
+		"GET /orders/..%2F..%2Fviews%2F1/pay":       "*:/orders/{id}/pay",
+		"GET /views/x/..%2F..%2Forders%2F1%2Fpay":   "*:/orders/{id}/pay",
+		"GET /orders/..%2F..%2Fviews%2F1%2Fpay/pay": "*:/orders/{id}/pay",
+	} {
+		if got := resourceFor(set, request); got != want {
+			t.Errorf("%s: got %s, want %s", request, got, want)
 		}
 	}
 }
