@@ -107,10 +107,10 @@ func TestLocalShareAuto(t *testing.T) {
 			spend(0, most/5)
 			replicas[0].Stop()
 			replicas[0].Ends(20 * time.Second)
-			spend(1, callers)
+			// Its first request goes to the store. Of later ones it may say what was left a moment before.
 			client := rls.NewRateLimitServiceClient(replicas[1].Dial(replicas[1].GRPC))
 			resp, err := client.ShouldRateLimit(t.Context(), exampleRequest())
-			if want := uint32(most - most/5 - callers - 1); err != nil || resp.Statuses[0].LimitRemaining != want {
+			if want := uint32(most - most/5 - 1); err != nil || resp.Statuses[0].LimitRemaining != want {
 				t.Errorf("%v, %v; want %d remaining once a replica has stopped", resp, err, want)
 			}
 			for i := 0; !knowEachOther(replicas[1], replicas[2]); i++ {
