@@ -119,12 +119,12 @@ func TestCountingDecidesAsTheScript(t *testing.T) {
 			counting := openCounting(t, url+"&cache_key_prefix=c:&prefix=own-c:")
 			script := open(t, url+"&cache_key_prefix=s:&prefix=own-s:")
 			script.counts = nil
-			m := &sliceMaker{Rand: random.Rand(t, 11), t: t}
+			m, client := &sliceMaker{Rand: random.Rand(t, 11), t: t}, s.Client()
 			for round := range random.Times(60, 2000) {
 				m.round, m.mixed = round, round%3 == 0
 				at := thisHour()
 				for range 8 {
-					undo := m.disturb(s.Client(), counting, script, at)
+					undo := m.disturb(client, counting, script, at)
 					reqs := m.slice(at)
 					got, want := make([]limit.Verdict, len(reqs)), make([]limit.Verdict, len(reqs))
 					counting.Take(t.Context(), reqs, got)
@@ -135,9 +135,9 @@ func TestCountingDecidesAsTheScript(t *testing.T) {
 							t.Fatalf("round %d, %+v:\ncounting: %+v\nscript:   %+v", round, reqs[i], got[i], want[i])
 						}
 					}
-					sameKeys(t, s.Client(), counting, script, reqs)
+					sameKeys(t, client, counting, script, reqs)
 				}
-				s.Client().FlushDB(t.Context())
+				client.FlushDB(t.Context())
 			}
 			if n := counting.counted.Load(); n < 300 {
 				t.Errorf("only %d slices were counted without the script", n)

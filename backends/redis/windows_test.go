@@ -180,12 +180,12 @@ func TestWindowsAdmitTheirLimit(t *testing.T) {
 func TestWindowsWhoseKeysGo(t *testing.T) {
 	s := testenv.StartRedis(t)
 	replicas := []*Backend{open(t, s.URL()), open(t, s.URL())}
-	c := newCrowd()
+	c, client := newCrowd(), s.Client()
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for ctx.Err() == nil {
-			s.Client().FlushDB(ctx)
+			client.FlushDB(ctx)
 			time.Sleep(5 * time.Millisecond)
 		}
 	})

@@ -206,7 +206,7 @@ func TestCountingOnAClusterDecidesAsTheScript(t *testing.T) {
 			t.Errorf("%d calls of the script, want some: %v", n, want)
 		}
 	}
-	m := &sliceMaker{Rand: random.Rand(t, 19), t: t}
+	m, client := &sliceMaker{Rand: random.Rand(t, 19), t: t}, s.Client()
 	for round := range random.Times(400, 20000) {
 		m.round, m.mixed = round/25, round%3 == 0 // keys are young, and both live alike
 		reqs := m.slice(at)[:1]                   // of several, the script decides first what is in one slot
@@ -218,7 +218,7 @@ func TestCountingOnAClusterDecidesAsTheScript(t *testing.T) {
 				t.Fatalf("round %d, %+v:\ncounting: %+v\nscript:   %+v", round, reqs[i], got[i], want[i])
 			}
 		}
-		sameKeys(t, s.Client(), counting, script, reqs)
+		sameKeys(t, client, counting, script, reqs)
 	}
 	if n := counting.counted.Load(); n < 100 {
 		t.Errorf("only %d slices were counted without the script", n)
