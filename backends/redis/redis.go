@@ -162,7 +162,7 @@ func (b *Backend) Ping(ctx context.Context) error {
 	switch {
 	case b.cfg.TLS && errors.As(err, &late) && late.Timeout(): // a Redis without TLS waits for the end of a line
 		err = fmt.Errorf("%w (the URL asks for TLS: does the port speak it?)", err)
-	case !b.cfg.TLS && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)): // so does a Redis with TLS
+	case !b.cfg.TLS && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)): // a Redis with TLS hangs up
 		err = fmt.Errorf("%w (the URL asks for no TLS: does the port demand it? rediss:// has it)", err)
 	}
 	return err

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -214,18 +213,7 @@ func TestTLSAndUser(t *testing.T) {
 func TestRenewedCertificates(t *testing.T) {
 	s, strangers := testenv.StartRedis(t, testenv.WithTLS(nil), testenv.WithClientCerts()), testenv.TestCerts(t)
 	dir := t.TempDir()
-	install := func(authorities string, shown testenv.Pair) {
-		for name, from := range map[string]string{"ca": authorities, "cert": shown.CertFile, "key": shown.KeyFile} {
-			text, err := os.ReadFile(from)
-			if err == nil {
-				err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	install(strangers.CAFile, strangers.Client)
+	testenv.Install(t, dir, strangers.CAFile, strangers.Client)
 	b := open(t, fmt.Sprintf("rediss://%s?server_name=localhost&ca=%[2]s/ca&cert=%[2]s/cert&key=%[2]s/key", s.Addr, dir))
 	for _, c := range []struct {
 		what, authorities string
@@ -236,7 +224,7 @@ func TestRenewedCertificates(t *testing.T) {
 		{"a new authority", s.Certs.CAFile, strangers.Client, false},
 		{"a new certificate", s.Certs.CAFile, s.Certs.Client, true},
 	} {
-		install(c.authorities, c.shown)
+		testenv.Install(t, dir, c.authorities, c.shown)
 		if err := b.Ping(t.Context()); (err == nil) != c.ok {
 			t.Errorf("%s: %v", c.what, err)
 		}

@@ -133,6 +133,21 @@ func (c *Certs) issue(commonName string, change []func(*x509.Certificate)) (Pair
 	return pair, writePEM(pair.KeyFile, "PRIVATE KEY", keyDER)
 }
 
+// Install copies a file of authorities, and a certificate with its key, to the files ca, cert and key of a directory.
+// It overwrites them, as a renewal does.
+func Install(tb TB, dir, authorities string, shown Pair) {
+	tb.Helper()
+	for name, from := range map[string]string{"ca": authorities, "cert": shown.CertFile, "key": shown.KeyFile} {
+		text, err := os.ReadFile(from)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
+		}
+		if err != nil {
+			tb.Fatalf("testenv: install a certificate: %v", err)
+		}
+	}
+}
+
 // ClientTLS is for a client that trusts the authority and shows the client
 // certificate when asked.
 func (c *Certs) ClientTLS(tb TB) *tls.Config {

@@ -56,14 +56,7 @@ func inTLS(t *testing.T, server string, issued *testenv.Certs) (address string) 
 func TestRenewedCertificates(t *testing.T) {
 	server, right, wrong := testenv.SharedDatabase(t, testenv.Postgres), testenv.TestCerts(t), testenv.TestCerts(t)
 	dir := t.TempDir()
-	install := func(authorities string, shown testenv.Pair) {
-		for name, from := range map[string]string{"ca": authorities, "cert": shown.CertFile, "key": shown.KeyFile} {
-			text, err := os.ReadFile(from)
-			check(t, err)
-			check(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
-		}
-	}
-	install(wrong.CAFile, wrong.Client)
+	testenv.Install(t, dir, wrong.CAFile, wrong.Client)
 	at, err := url.Parse(server.CreateDatabase("tls"))
 	check(t, err)
 	at.Host = inTLS(t, at.Host, right)
@@ -78,7 +71,7 @@ func TestRenewedCertificates(t *testing.T) {
 		{"a new authority", right.CAFile, wrong.Client, false},
 		{"a new certificate", right.CAFile, right.Client, true},
 	} {
-		install(c.authorities, c.shown)
+		testenv.Install(t, dir, c.authorities, c.shown)
 		if err := db.Write.PingContext(soon(t)); (err == nil) != c.ok {
 			t.Errorf("%s: %v", c.what, err)
 		}
