@@ -106,9 +106,8 @@ func (sr *splitRequest) part(slot int) *part {
 // send puts the part into a call, its ops changed by as.
 func (p *part) send(k *packer, s *scratch, sr *splitRequest, as func(op limit.Op) limit.Op) {
 	p.call = k.newCall(s)
-	if p.call.slot = p.slot; !sr.req.Ops[p.ops[0]].Each {
-		p.call.flag -= k.numbers // other parts are charged with it
-	}
+	p.call.slot = p.slot
+	p.call.numbers = k.numbers && sr.req.Ops[p.ops[0]].Each // else other parts are charged with it
 	p.call.add(k.told(sr.req.At), len(p.ops))
 	ops := make([]limit.Op, len(p.ops))
 	for j, i := range p.ops {

@@ -391,7 +391,7 @@ const (
 	maxOps       = 64
 )
 
-// scripted are the algorithms that take.lua knows.
+// scripted are the algorithms that the scripts know.
 var scripted = []limit.Algorithm{limit.FixedWindow, limit.SlidingLog, limit.SlidingWindow, limit.TokenBucket,
 	limit.Concurrency}
 

@@ -1,7 +1,7 @@
 // Package redis keeps rate-limit state in Redis 6.0 or later, or Valkey:
 // one server, a Sentinel group or a Cluster.
 //
-// A Take is one call of a script, take.lua, which decides as package limit
+// A Take is one call of a script (package script), which decides as package limit
 // does. With layout=envoy it is a pipeline of INCRBY where that suffices.
 // README.md states what is guaranteed, how keys are laid out and what a
 // decision costs.

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/redis/script"
 )
 
 // A dialError came before there was a connection, so nothing was sent.
@@ -120,6 +121,23 @@ func mapError(err error, sent bool) (remedy, error) {
 	return rem, fmt.Errorf("redis: %w: %w: %w", kind, backends.ErrNotApplied, err)
 }
 
+// A locatedError is an error of a script that says in which part of it.
+type locatedError struct {
+	error
+	text string
+}
+
+func (e locatedError) Error() string { return e.text }
+func (e locatedError) Unwrap() error { return e.error }
+
+// located returns err with the part of s, and the line in it, where Redis names a line.
+func located(err error, s *script.Script) error {
+	if text := s.Locate(err.Error()); text != err.Error() {
+		return locatedError{err, text}
+	}
+	return err
+}
+
 // noMaster reports whether all Sentinels of the URL answer that they have no master of its name.
 func noMaster(err error) bool {
 	var each interface{ Unwrap() []error }
@@ -192,5 +210,9 @@ func corrupt(key string) error {
 
 var errOtherWindow = fmt.Errorf("redis: %w: %w: its clock left the calendar's window whenever it was asked",
 	backends.ErrUnavailable, backends.ErrNotApplied)
+
+// errPassedOn is that of a call that the common script has passed on, until the full one has it.
+var errPassedOn = fmt.Errorf("redis: %w: %w: there was no time for the full script", backends.ErrUnavailable,
+	backends.ErrNotApplied)
 
 var errBadReply = fmt.Errorf("redis: %w: the script's reply cannot be read", backends.ErrCorrupt)

@@ -64,7 +64,7 @@ func startCounted(b *testing.B) *countedRedis {
 	dir := b.TempDir()
 	s := &countedRedis{socket: filepath.Join(dir, "redis"), dumps: filepath.Join(dir, "counts")}
 	cmd := exec.Command("valgrind", "--tool=callgrind", "--callgrind-out-file="+s.dumps,
-		testenv.Require(b, testenv.Redis), "--port", "0", "--unixsocket", s.socket, "--save", "", "--hz", "1", "--appendonly", "no")
+		testenv.Require(b, testenv.Redis), "--port", "0", "--unixsocket", s.socket, "--save", "", "--hz", "1")
 	cmd.Dir = dir
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
@@ -152,20 +152,26 @@ func instructionRows() (rows []instructionRow) {
 		return func(n int) []limit.Op { return all[n%keys] }
 	}
 	for _, a := range []limit.Algorithm{limit.FixedWindow, limit.SlidingWindow, limit.TokenBucket, limit.SlidingLog} {
+		many := limit.Spec{Algorithm: a, Max: 1_000_000}
 		for _, ops := range []int{1, 3} {
 			for _, slice := range []int{1, 8, 64} {
-				add(fmt.Sprintf("%v/ops=%d", a, ops), List, slice, counters(limit.Spec{Algorithm: a, Max: 1_000_000}, ops, 64, false))
+				add(fmt.Sprintf("%v/ops=%d", a, ops), List, slice, counters(many, ops, 64, false))
 			}
 		}
 		add(fmt.Sprintf("%v refused/ops=3", a), List, 8, counters(limit.Spec{Algorithm: a, Max: 1}, 3, 8, false))
 	}
-	add("fixed_window each/ops=3", List, 8, counters(limit.Spec{Algorithm: limit.FixedWindow, Max: 1 << 20}, 3, 64, true))
-	add("saturating/ops=1", List, 8, counters(limit.Spec{Algorithm: limit.FixedWindow, Max: 1, Overflow: limit.Saturate}, 1, 8, true))
-	add("debt/ops=1", List, 8, counters(limit.Spec{Algorithm: limit.FixedWindow, Max: 1 << 20, Overflow: limit.Debt}, 1, 64, true))
-	add("bucket debt/ops=1", List, 8, counters(limit.Spec{Algorithm: limit.TokenBucket, Max: 1 << 20, Overflow: limit.Debt}, 1, 64, true))
-	add("zset sliding_log/ops=1", ZSet, 8, counters(limit.Spec{Algorithm: limit.SlidingLog, Max: 1 << 14}, 1, 64, false))
-	add("envoy/ops=1", Envoy, 1, counters(limit.Spec{Algorithm: limit.FixedWindow, Max: 1 << 20}, 1, 64, false))
-	add("envoy/ops=3", Envoy, 8, counters(limit.Spec{Algorithm: limit.FixedWindow, Max: 1 << 20}, 3, 64, false))
+	fixed := limit.Spec{Algorithm: limit.FixedWindow, Max: 1_000_000}
+	add("fixed_window each/ops=3", List, 8, counters(fixed, 3, 64, true))
+	add("envoy/ops=1", Envoy, 1, counters(fixed, 1, 64, false))
+	add("envoy/ops=3", Envoy, 8, counters(fixed, 3, 64, false))
+	log := limit.Spec{Algorithm: limit.SlidingLog, Max: 10_000}
+	add("zset sliding_log/ops=1", ZSet, 8, counters(log, 1, 64, false))
+	bucket := limit.Spec{Algorithm: limit.TokenBucket, Max: 1_000_000}
+	fixed.Overflow, bucket.Overflow = limit.Debt, limit.Debt
+	add("debt/ops=1", List, 8, counters(fixed, 1, 64, true))
+	add("bucket debt/ops=1", List, 8, counters(bucket, 1, 64, true))
+	fixed.Max, fixed.Overflow = 1, limit.Saturate
+	add("saturating/ops=1", List, 8, counters(fixed, 1, 8, true))
 	leased := func(spec limit.Spec, slice int) {
 		budget := op(spec, "budget", "f", false)
 		strict := budget

@@ -2,16 +2,14 @@ package redis
 
 import (
 	crand "crypto/rand"
-	"crypto/sha1"
-	_ "embed"
 	"encoding/binary"
-	"encoding/hex"
 	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate-rls/headgate/backends/redis/script"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -32,8 +30,9 @@ const (
 // A layoutRow is all that sets a layout apart from the others, beside what it promises.
 type layoutRow struct {
 	name   string
-	script *script
-	flag   float64 // for the script
+	common *script.Script // decides windows and buckets; nil if there is no such script
+	full   *script.Script // decides everything
+	flag   float64        // for the scripts
 	// shares says whether other programs use the counter of a key as well, and shared appends
 	// what they call it. l is the limit; nil stands for one that is shared if any is.
 	shares func(key *limit.Key, l *limit.Limit) bool
@@ -47,10 +46,10 @@ type layoutRow struct {
 }
 
 var layouts = [...]layoutRow{
-	List: {name: "list", script: takeScript, ping: pingBucket},
-	ZSet: {name: "zset", script: takeScript, flag: 1, shares: sharesLog, shared: sharedLog, salt: uniqueSalt,
-		perUnit: true, ping: pingBucket},
-	Envoy: {name: "envoy", script: envoyScript, shares: sharesCounter, shared: sharedCounter, salt: jitter, windows: true,
+	List: {name: "list", common: script.Common, full: script.Full, ping: pingBucket},
+	ZSet: {name: "zset", common: script.Common, full: script.Full, flag: flagZSet, shares: sharesLog, shared: sharedLog,
+		salt: uniqueSalt, perUnit: true, ping: pingBucket},
+	Envoy: {name: "envoy", full: script.Envoy, shares: sharesCounter, shared: sharedCounter, salt: jitter, windows: true,
 		ping: pingWindow},
 }
 
@@ -60,22 +59,6 @@ var (
 	pingBucket = limit.MustNew(limit.Spec{Algorithm: limit.TokenBucket, Max: 1, Window: time.Second})
 	pingWindow = limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 1, Window: time.Second})
 )
-
-// A script is what decides in Redis.
-type script struct{ text, sha string }
-
-//go:embed take.lua
-var takeText string
-
-//go:embed envoy.lua
-var envoyText string
-
-var takeScript, envoyScript = newScript(takeText), newScript(envoyText)
-
-func newScript(text string) *script {
-	sum := sha1.Sum([]byte(text))
-	return &script{text, hex.EncodeToString(sum[:])}
-}
 
 // sharedPrefix is that of logs that other programs use as well.
 const sharedPrefix = "rate_limit:"

@@ -12,7 +12,7 @@ type packer struct {
 	keys
 	caps     backends.Caps
 	maxSlice int
-	numbers  float64 // flagNumbers, or 0
+	numbers  bool // see call
 }
 
 func newPacker(c *Config) (*packer, error) {
@@ -35,7 +35,7 @@ func (p *packer) newCall(s *scratch) *call {
 	c := s.calls[s.used]
 	s.used++
 	c.reset(p.layoutRow)
-	c.flag += p.numbers
+	c.numbers = p.numbers
 	if p.salt != nil {
 		c.salt = p.salt(&p.keys, c.salt)
 	}

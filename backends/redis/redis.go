@@ -53,7 +53,7 @@ func Open(_ context.Context, c Config, log *slog.Logger) (*Backend, error) {
 	if c.Now != nil {
 		counts := newCounting(s, p, b)
 		if b.counts = counts; !p.windows {
-			b.counts, p.numbers = &windows{counts}, flagNumbers
+			b.counts, p.numbers = &windows{counts}, true
 		}
 	}
 	b.scratch.New = func() any { return &scratch{} }

@@ -14,7 +14,7 @@ import (
 // A registry keeps a table as one key per row, which expires by itself, and a
 // sorted set that lists the rows by the millisecond at which they expire. All
 // keys of a table are in one slot of a Cluster. It needs no command that
-// take.lua does not.
+// the scripts do not.
 type registry struct {
 	*servers
 	*keys

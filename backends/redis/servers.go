@@ -161,7 +161,7 @@ const tries = 3
 // are known to have had no effect: the script was missing, the server was still
 // loading or no longer the master, the connection was refused, its clock is in
 // another window of a calendar. It never repeats one after a timeout or a broken
-// connection.
+// connection. A call that one script passes on to the other is no repetition.
 func (s *servers) run(ctx context.Context, calls []*call) {
 	for _, c := range calls {
 		if c.calendars {
@@ -171,10 +171,13 @@ func (s *servers) run(ctx context.Context, calls []*call) {
 	for try := 1; ; try++ {
 		s.send(ctx, calls)
 		var again []*call
-		wait := false
+		wait, passed := false, false
 		for _, c := range calls {
 			if c.err == nil {
-				if c.calendars {
+				if c.passedOn() {
+					c.err, passed = errPassedOn, true
+					again = append(again, c)
+				} else if c.calendars {
 					if c.misjudged() {
 						c.err = errOtherWindow
 						again = append(again, c)
@@ -184,7 +187,7 @@ func (s *servers) run(ctx context.Context, calls []*call) {
 				continue
 			}
 			var rem remedy
-			rem, c.err = mapError(c.err, s.cluster != nil && len(calls) > 1)
+			rem, c.err = mapError(located(c.err, c.script), s.cluster != nil && len(calls) > 1)
 			moved := rem == tryLater || rem == none && !errors.Is(c.err, backends.ErrDeclined)
 			if s.cluster != nil && moved && !isAway(c.err) {
 				s.cluster.ReloadState(ctx) // who is master may have changed
@@ -205,6 +208,9 @@ func (s *servers) run(ctx context.Context, calls []*call) {
 				s.compareClocks(calls[0])
 			}
 			return
+		}
+		if passed { // each call at most once
+			try--
 		}
 		if try == tries || wait && background.Sleep(ctx, time.Duration(2*try*try)*time.Millisecond) != nil {
 			return

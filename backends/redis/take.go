@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate-rls/headgate/backends/redis/script"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -30,12 +31,13 @@ const (
 // heldUnit is what the key that holds an op back is counted in, in keys.
 const heldUnit = 1 << 20
 
-// A call is one call of the script: requests, or parts of requests, whose
+// A call is one call of a script: requests, or parts of requests, whose
 // keys live in one place.
 type call struct {
-	script   *script
-	flag     float64 // of the layout
-	slot     int     // of a Cluster
+	layout   *layoutRow
+	script   *script.Script // chosen when the call is sealed
+	numbers  bool           // INCRBY counts as well, in windows that are numbers
+	slot     int            // of a Cluster
 	requests int
 	at       limit.Instant     // of the last request, negative for the server's clock
 	index    map[limit.Key]int // by what keys.identity says: position among the keys, from 1
@@ -55,6 +57,7 @@ type call struct {
 	guess     limit.Instant // what that clock may show
 
 	insists  bool // Redis has declined it once
+	declined bool // the common script has: the full one must decide
 	withText bool // EVAL instead of EVALSHA
 	args     []any
 	cmd      *redis.StringCmd
@@ -70,17 +73,12 @@ type sentLimit struct {
 	at limit.Instant
 }
 
-// Flags beside that of the layout: which straight path of take.lua may decide a call.
+// Flags of a slice, as script/constants.lua has them.
 const (
-	flagFixed  = 2 // all limits are fixed windows
-	flagOthers = 4 // or sliding windows and token buckets
-)
-
-const (
-	// flagNumbers: INCRBY counts as well, in windows that are numbers.
-	flagNumbers = 8
-	// flagFull: Redis has declined the call once. What is there is decided all the same.
-	flagFull = 16
+	flagZSet    = 1
+	flagOthers  = 2 // some limits are no fixed windows
+	flagNumbers = 4 // INCRBY counts as well, in windows that are numbers
+	flagFull    = 8 // Redis has declined the call once. What is there is decided all the same.
 )
 
 // headerSize is that of what a blob begins with: flags and two counts.
@@ -96,8 +94,8 @@ func (c *call) reset(layout *layoutRow) {
 	clear(c.limits)
 	clear(c.holders)
 	*c = call{
-		script: layout.script, flag: layout.flag,
-		index: c.index, keyText: c.keyText[:0], keyEnds: c.keyEnds[:0], keys: c.keys[:0],
+		layout: layout,
+		index:  c.index, keyText: c.keyText[:0], keyEnds: c.keyEnds[:0], keys: c.keys[:0],
 		usedBy: c.usedBy[:0], limits: c.limits[:0], holders: c.holders[:0],
 		blob: append(c.blob[:0], make([]byte, headerSize)...), salt: c.salt[:0], args: c.args[:0],
 	}
@@ -171,8 +169,7 @@ func (c *call) op(op *limit.Op, key int, cost int64, bits int) {
 	c.blob = appendFloat(c.blob, float64(c.limit(op.Limit)))
 }
 
-// leaseCost encodes an op about a lease for the script: see lease_machine
-// there.
+// leaseCost encodes an op about a lease for the script: see script/lease_take.lua.
 func (c *call) leaseCost(op *limit.Op, cost int64) float64 {
 	const half = 1 << 21
 	if cost == 0 && op.Holder == "" {
@@ -270,7 +267,7 @@ func (c *call) cutKeys() {
 // seal completes the blob by its counts and limits. The blob may be sealed
 // again, for another try.
 func (c *call) seal() []byte {
-	putFloat(c.blob, c.flag+c.straight())
+	putFloat(c.blob, c.choose())
 	putFloat(c.blob[8:], float64(c.requests))
 	putFloat(c.blob[16:], float64(len(c.limits)))
 	blob := c.blob
@@ -292,27 +289,45 @@ func (c *call) seal() []byte {
 	return blob
 }
 
-// straight returns the flag of the straight path that the call may take, or that there is none.
-func (c *call) straight() float64 {
-	if c.insists {
-		return flagFull
+// choose chooses the script, and returns the flags that it gets.
+func (c *call) choose() float64 {
+	flags := c.layout.flag
+	if c.numbers {
+		flags += flagNumbers
 	}
-	flag := float64(flagFixed)
+	if c.insists {
+		flags += flagFull
+	}
+	c.script = c.layout.full
+	if c.layout.common == nil || c.mixed || c.insists || c.declined || len(c.keyEnds) > script.MostKeys {
+		return flags
+	}
+	others := 0.0
 	for _, l := range c.limits {
 		switch {
-		case c.mixed, l.Calendar():
-			return 0
+		case l.Calendar():
+			return flags
 		case l.Algorithm() == limit.FixedWindow && l.Below() <= 0:
 		case (l.Algorithm() == limit.SlidingWindow || l.Algorithm() == limit.TokenBucket) && l.Below() < 0:
-			flag = flagOthers
+			others = flagOthers
 		default:
-			return 0
+			return flags
 		}
 	}
-	return flag
+	c.script = c.layout.common
+	return flags + others
 }
 
-// calendarWindow is what take.lua calls the algorithm of a limit with a calendar. No
+// passedOn reports whether the common script has left the call to the full one, which is to get it next.
+func (c *call) passedOn() bool {
+	if c.script != c.layout.common || c.reply != script.Declined {
+		return false
+	}
+	c.declined, c.withText = true, false
+	return true
+}
+
+// calendarWindow is what the scripts call the algorithm of a limit with a calendar. No
 // [limit.Algorithm] has that number.
 const calendarWindow = 256
 
@@ -347,18 +362,19 @@ func putFloat(b []byte, f float64) { binary.LittleEndian.PutUint64(b, math.Float
 // arguments builds the command. Arguments are pointers where that saves the
 // driver's boxing.
 func (c *call) arguments() []any {
+	blob := c.seal()
 	c.args = c.args[:0]
 	if c.withText {
-		c.args = append(c.args, "eval", &c.script.text)
+		c.args = append(c.args, "eval", &c.script.Text)
 	} else {
-		c.args = append(c.args, "evalsha", &c.script.sha)
+		c.args = append(c.args, "evalsha", &c.script.SHA)
 	}
 	c.cutKeys()
 	c.args = append(c.args, strconv.Itoa(len(c.keys)))
 	for i := range c.keys {
 		c.args = append(c.args, &c.keys[i])
 	}
-	c.args = append(c.args, c.seal())
+	c.args = append(c.args, blob)
 	if len(c.salt) > 0 || len(c.holders) > 0 {
 		c.args = append(c.args, c.salt)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// A fixed window that is charged by itself is a whole number (see take.lua), so a unit in it can be counted by INCRBY.
+// A fixed window that is charged by itself is a whole number (script/constants.lua), so INCRBY can count a unit in it.
 // The script makes the number and everything else. A slice needs no script if each of its keys is known to be such a
 // number: the script has admitted an op on it, and its window is not over. Redis' TIME, in the same pipeline, says at
 // which instant the slice is decided. On a Cluster each node gets a pipeline of its own (trips.go), as soon as a call
@@ -18,7 +18,7 @@ import (
 // is over, a server that is full), is given back, and the script decides it: it alone refuses. Until then a request
 // elsewhere may find a unit more than there is, but only if that one has no room either, unless their limits differ.
 
-// Numbers of windows, as in take.lua.
+// Numbers of windows, as in script/constants.lua.
 const (
 	firstStart  = 100_000_000
 	starts      = 800_000_000

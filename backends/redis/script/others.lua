@@ -1,0 +1,147 @@
+-- OTHERS: decides requests that are neither simple nor common (limit/decide.go). The text ends the function that makes
+-- them: it returns the function for a request of n ops from p of the input, whose ops come after number others in the
+-- slice.
+-- uses: input, limits, states, logs, leases, load, take, ask, gives, give_back, settle, hold_back, commit, answer, out,
+--   filled, pairs, unpack, floor, max
+
+local function copy(t)
+  if not t then return nil end
+  local c = {}
+  for name, value in pairs(t) do c[name] = value end
+  return c
+end
+
+-- refuse records what a refused request still charges and corrects the outcomes of the others.
+local function refuse(ops, now)
+  local over = {} -- keys under which an op had no room and takes something all the same
+  for i = 1, #ops do
+    local op = ops[i]
+    if not op[OK] and input[op[LIMIT] + BELOW] >= 0 and op[COST] > 0 then over[op[KEY]] = true end
+  end
+  local asks = {}
+  for i = 1, #ops do
+    local op = ops[i]
+    if op[BITS] >= EACH or op[COST] > 0 and over[op[KEY]] then
+      take(op, now, op[COST])
+    else
+      asks[#asks + 1] = op
+    end
+  end
+  for i = 1, #asks do
+    local op = asks[i]
+    ask(op, now, op[OK], gives(op))
+  end
+end
+
+-- remember has refusals count for their limit's hold.
+local function remember(ops, now)
+  for i = 1, #ops do
+    local op = ops[i]
+    if input[op[LIMIT]] == LEASE and not op[OK] then leases.refused(op, now) end
+  end
+end
+
+-- repeated says whether one of the ops is an acquire that was granted before: then all of the request was, and is not
+-- charged again.
+local function repeated(ops, now)
+  for i = 1, #ops do
+    if input[ops[i][LIMIT]] == LEASE and leases.repeated(ops[i], now) then return true end
+  end
+  return false
+end
+
+local function decide_repeated(ops, now)
+  for i = 1, #ops do
+    local op = ops[i]
+    local mine = input[op[LIMIT]] == LEASE and leases.repeated(op, now)
+    take(op, now, mine and op[COST] or 0, true)
+    op[OK], op[RETRY] = true, 0
+  end
+end
+
+local function decide(ops, now)
+  local admitted, old_states, old_logs = true, {}, {}
+  if leases then leases.begin() end
+  for i = 1, #ops do
+    local k = ops[i][KEY]
+    if not old_states[k] and not old_logs[k] then
+      old_states[k], old_logs[k] = states[k], copy(logs[k]) -- views are changed in place
+    end
+  end
+  hold_back(ops, now)
+  for i = 1, #ops do
+    local op = ops[i]
+    if not take(op, now, op[COST], false) and op[BITS] % EACH < SHADOW then admitted = false end
+  end
+  if not admitted then
+    if leases then leases.rollback() end
+    for k, s in pairs(old_states) do states[k] = s end
+    for k, v in pairs(old_logs) do logs[k] = v end
+    if leases then remember(ops, now) end
+    refuse(ops, now)
+  end
+  if leases then leases.commit() end
+  return admitted
+end
+
+-- admit decides a request, and returns whether it is admitted. Of a request of one op nothing is ever taken back.
+local function admit(ops, now)
+  if leases and repeated(ops, now) then
+    decide_repeated(ops, now)
+    return true
+  elseif #ops > 1 then
+    return decide(ops, now)
+  end
+  return take(ops[1], now, ops[1][COST], true) or ops[1][BITS] % EACH == SHADOW
+end
+
+-- add_outcome commits what an op did to a log, and adds its outcome to the output.
+local function add_outcome(op, now)
+  local v = logs[op[KEY]]
+  if v and v.dirty then commit(op[KEY], v) end
+  if op[TAKEN] then
+    out[filled + 1], out[filled + 2], out[filled + 3], filled = op[TAKEN], max(op[LEFT], 0), op[RESET], filled + 3
+  else
+    answer(now, op)
+  end
+  if op[IN_FLIGHT] then
+    filled = filled + 1
+    out[filled] = 2 * op[IN_FLIGHT] + (op[HELD] and 1 or 0)
+  end
+  if op[ENDED] then
+    filled = filled + 1
+    out[filled] = op[ENDED]
+  end
+end
+
+return function(now, n, p, number, kind)
+  local ops = {}
+  for i = 1, n do
+    local code = input[p]
+    local bits, k = code % OP_BITS, floor(code / OP_BITS)
+    local l, held = limits + LIMIT_SIZE * input[p + OP_LIMIT], floor(k / KEYS_HELD)
+    ops[i] = {false, 0, 0, 0, 0, bits, k % KEYS_HELD, number + i, input[p + OP_COST], l, held}
+    p = p + OP_SIZE
+  end
+  for i = 1, n do
+    -- A refund moves nothing to its instant, which is past.
+    local at = kind == REFUND and input[ops[i][LIMIT]] ~= LEASE and EXACT or now
+    if not load(ops[i], at) then
+      filled = filled + 1
+      out[filled] = 1 + ops[i][KEY]
+      return
+    end
+  end
+  local admitted = true
+  if kind == REFUND then
+    admitted = give_back(ops, now, {unpack(input, p, p + n - 1)})
+  elseif kind == SETTLEMENT then
+    settle(ops, now, {unpack(input, p, p + n - 1)})
+  else
+    admitted = admit(ops, now)
+  end
+  filled = filled + 1
+  out[filled] = admitted and 1 or 0
+  if kind == REFUND then return end
+  for i = 1, n do add_outcome(ops[i], now) end
+end
