@@ -1,7 +1,6 @@
 package repo
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -49,7 +48,6 @@ func TestWhoHasTheAWSSDK(t *testing.T) {
 // What a small program gets with the library, beside what it asks for. These figures are bounds: raise
 // none of them, and lower what has become smaller.
 const (
-	smallLines = 24_446    // of our own Go; 1,400 of them keep and settle reservations, for programs that reserve, too
 	smallSize  = 5_400_000 // bytes
 	senderSize = 15_000_000
 	rlsSize    = 20 << 20
@@ -70,7 +68,6 @@ func TestWhatASmallProgramHas(t *testing.T) {
 			}
 		}
 	}
-	bounded(t, "lines of our own Go", ownLines(t, program), smallLines)
 	binary := build(t, program, smallSize)
 	for _, c := range []struct{ args, want string }{
 		{"", "true <nil>\ntrue <nil>\nfalse <nil>\n"},
@@ -209,27 +206,6 @@ func bounded(t *testing.T, what string, n, most int) {
 	if n > most {
 		t.Errorf("%d %s, want at most %d", n, what, most)
 	}
-}
-
-// ownLines counts the lines of our packages that a program consists of.
-func ownLines(t *testing.T, dir string) (lines int) {
-	t.Helper()
-	for _, path := range deps(t, dir) {
-		our, ok := ours(path)
-		if !ok {
-			continue
-		}
-		files, err := filepath.Glob(filepath.Join(root(t), our, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			if !strings.HasSuffix(file, "_test.go") {
-				lines += bytes.Count(readFile(t, file), []byte("\n"))
-			}
-		}
-	}
-	return lines
 }
 
 // deps are the packages that one consists of.
