@@ -2,8 +2,6 @@ package repo
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -99,39 +97,5 @@ func TestFloors(t *testing.T) {
 		imported := strings.TrimSuffix(module+"/"+c.imported, "/")
 		found, _ := checkFloors(pkg{path: c.path, imports: []string{imported}})
 		expect(t, c.path+" imports "+c.imported, found, c.want)
-	}
-}
-
-// fewLines is how many lines a package has at least, or its doc.go says why it is a package of its own.
-const fewLines = 100
-
-func TestPackagesAreNotTooSmall(t *testing.T) {
-	dir := root(t)
-	for _, p := range packages(t, dir) {
-		if slices.Contains(outside, roomOf(p.path)) || within(p.path, "cmd") { // commands are what they start
-			continue
-		}
-		files, err := filepath.Glob(filepath.Join(dir, p.path, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines, doc := 0, ""
-		for _, file := range files {
-			if strings.HasSuffix(file, "_test.go") {
-				continue
-			}
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			lines += strings.Count(string(text), "\n")
-			if filepath.Base(file) == "doc.go" {
-				doc = string(text)
-			}
-		}
-		if lines < fewLines && !strings.Contains(doc, "package of its own") {
-			t.Errorf("%s has %d lines: merge it with another package, or let its doc.go say why it is a package of its own",
-				p.path, lines)
-		}
 	}
 }
