@@ -40,7 +40,8 @@ func (e *env) leaseGenerator() *leaseGenerator {
 	round := strconv.FormatUint(g.r.Uint64(), 36)
 	for i := range 1 + g.r.IntN(3) {
 		k := randomKey{key: e.key(round, strconv.Itoa(i), limit.Concurrency)}
-		if other := g.keys[g.r.IntN(len(g.keys))]; g.r.IntN(3) > 0 {
+		other := g.keys[g.r.IntN(len(g.keys))]
+		if g.r.IntN(3) > 0 {
 			k.key.Group = other.key.Group
 		}
 		for range 1 + g.r.IntN(3) {

@@ -109,7 +109,8 @@ var leaseMutants = []mutant{
 				if op.Limit.Algorithm() != limit.Concurrency {
 					continue
 				}
-				if n := kept[op.Key]; op.Cost == 0 && req.At < latest[op.Key] {
+				n := kept[op.Key]
+				if op.Cost == 0 && req.At < latest[op.Key] {
 					out.InFlight += n
 				} else {
 					kept[op.Key] = max(n, out.InFlight)

@@ -115,7 +115,8 @@ func (j *childJob) hold(b backends.Backend, l *limit.Limit) (reply childReply) {
 		if out[0].Err != nil || !out[0].Admitted {
 			return childReply{Err: fmt.Sprintf("lease %d: %+v", i, out[0])}
 		}
-		if reply.Admitted++; reply.At == 0 {
+		reply.Admitted++
+		if reply.At == 0 {
 			reply.At = out[0].At // of the first, which expires first
 		}
 	}

@@ -25,7 +25,8 @@ func (e *env) registry() backends.Registry {
 func (e *env) registries() (a, b backends.Registry) {
 	e.Helper()
 	a = e.registry()
-	if b = a; e.s.Shared && a != nil {
+	b = a
+	if e.s.Shared && a != nil {
 		b = e.registry()
 	}
 	return a, b
@@ -121,7 +122,8 @@ func checkClaims(e *env) {
 		wg.Go(func() { got[i] = e.claim([]backends.Registry{a, b}[i%2], "race", fmt.Sprint(i), time.Hour) })
 	}
 	wg.Wait()
-	if slices.Sort(got); got[0] == "" || got[0] != got[len(got)-1] {
+	slices.Sort(got)
+	if got[0] == "" || got[0] != got[len(got)-1] {
 		e.Errorf("of claims at the same time several won: %q", got)
 	}
 	e.claim(a, "short", "first", 20*time.Millisecond)

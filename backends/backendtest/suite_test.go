@@ -344,7 +344,8 @@ var mutants = []mutant{
 		spoil: func(b *reference) {
 			b.decide = func(states []limit.State, req *limit.Request, v *limit.Verdict) {
 				before := slices.Clone(states)
-				if limit.Decide(states, req, req.At, v, nil); !v.Admitted && len(states) > 1 {
+				limit.Decide(states, req, req.At, v, nil)
+				if !v.Admitted && len(states) > 1 {
 					copy(states, before)
 				}
 			}

@@ -114,7 +114,8 @@ func checkServerClock(e *env) {
 			if v.At < last {
 				e.Fatalf("%v: decided at %d after %d", a, v.At, last)
 			}
-			if last = v.At; v.Admitted != (i < 2) {
+			last = v.At
+			if v.Admitted != (i < 2) {
 				e.Fatalf("%v: take %d of 2: admitted %v", a, i+1, v.Admitted)
 			}
 		}
