@@ -68,7 +68,8 @@ func (o *onion) guard(next backends.Backend) backends.Backend {
 }
 
 func (o *onion) breakerChanged(_, to breaker.State, why error) {
-	if o.outages.changed(to, why); to == breaker.Closed {
+	o.outages.changed(to, why)
+	if to == breaker.Closed {
 		o.local.Signal()
 	}
 }

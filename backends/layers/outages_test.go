@@ -24,7 +24,8 @@ func TestOutagesAreLoggedOnceEach(t *testing.T) {
 				}
 			}
 		}
-		if text.Reset(); strings.Join(got, ", ") != strings.Join(want, ", ") {
+		text.Reset()
+		if strings.Join(got, ", ") != strings.Join(want, ", ") {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

@@ -212,7 +212,8 @@ func TestFailuresOpenTheBreaker(t *testing.T) {
 					if sc.b.State() != Closed {
 						t.Fatalf("%v before letter %d", sc.b.State(), i)
 					}
-					if sc.do(what); i < last {
+					sc.do(what)
+					if i < last {
 						sc.wantState(Closed)
 					}
 				}
@@ -281,7 +282,8 @@ func TestSuccessfulProbeClosesTheBreaker(t *testing.T) {
 func TestStoreThatDeclinesPingsIsBack(t *testing.T) {
 	reported := 0
 	play(t, Config{OnDeclined: func(why error) {
-		if reported++; !errors.Is(why, backends.ErrDeclined) {
+		reported++
+		if !errors.Is(why, backends.ErrDeclined) {
 			t.Error(why)
 		}
 	}}, func(sc *scene) {
@@ -362,8 +364,11 @@ func TestOnlyOneCallerProbes(t *testing.T) {
 			all.Go(func() {
 				if err := sc.take(20 * ms); err == nil {
 					passed.Add(1)
-				} else if sc.wantNotApplied(err); time.Since(began) == 0 {
-					refused.Add(1)
+				} else {
+					sc.wantNotApplied(err)
+					if time.Since(began) == 0 {
+						refused.Add(1)
+					}
 				}
 			})
 		}

@@ -86,7 +86,8 @@ func (b *Backend) judge() {
 	}
 	switch {
 	case g.bad >= paceTwice:
-		if g.slow.Store(&p); was == nil {
+		g.slow.Store(&p)
+		if was == nil {
 			b.cfg.OnPace(p, true)
 		}
 	case g.good >= paceTwice && was != nil:

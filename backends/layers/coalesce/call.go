@@ -131,7 +131,8 @@ type queue struct {
 func (q *queue) empty() bool { return q.head == nil }
 
 func (q *queue) push(c *call) {
-	if c.prev = q.tail; q.tail != nil {
+	c.prev = q.tail
+	if q.tail != nil {
 		q.tail.next = c
 	} else {
 		q.head = c

@@ -264,7 +264,8 @@ func (l *lane) deadline(s *slice) (context.Context, context.CancelFunc) {
 	bounded := true
 	for _, c := range s.calls {
 		d, ok := c.ctx.Deadline()
-		if bounded = bounded && ok; d.After(latest) {
+		bounded = bounded && ok
+		if d.After(latest) {
 			latest = d
 		}
 	}

@@ -49,7 +49,8 @@ func (g *linger) came(n int) {
 // end judges a linger for n requests: it has paid if most of them have come.
 func (g *linger) end(n int) {
 	missing := max(g.awaited.Swap(0), 0)
-	if g.skips = min(2*g.skips+1, maxSkips); 2*missing <= int64(n) {
+	g.skips = min(2*g.skips+1, maxSkips)
+	if 2*missing <= int64(n) {
 		g.skips = 0
 	}
 	g.skip = g.skips

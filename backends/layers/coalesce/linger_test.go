@@ -42,7 +42,8 @@ func TestCallersWhoComeBackShareOneSlice(t *testing.T) {
 func (s *store) full(n, inARow int) bool {
 	row := 0
 	for _, length := range s.lengths() {
-		if row++; length != n {
+		row++
+		if length != n {
 			row = 0
 		}
 		if row == inARow {

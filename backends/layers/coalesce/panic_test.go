@@ -55,7 +55,8 @@ func TestPanicFailsItsSlice(t *testing.T) {
 	}
 	s.burst.Store(false)
 	reqs, out := ask(1)
-	if sc.b.Take(context.Background(), reqs, out); out[0].Err != nil || counted.Load() != 1 {
+	sc.b.Take(context.Background(), reqs, out)
+	if out[0].Err != nil || counted.Load() != 1 {
 		t.Errorf("afterwards: %v, %d panics counted", out[0].Err, counted.Load())
 	}
 	if err := sc.b.Close(); err != nil {

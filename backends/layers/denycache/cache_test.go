@@ -40,7 +40,8 @@ func TestMemoryIsFlat(t *testing.T) {
 		t.Errorf("%d bytes more after %d keys", grown, more)
 	}
 	st := b.stats()
-	if t.Logf("%+v", st); st.entries > 100_000 || st.entries < 99_000 || st.evictions < uint64(more) {
+	t.Logf("%+v", st)
+	if st.entries > 100_000 || st.entries < 99_000 || st.evictions < uint64(more) {
 		t.Errorf("%+v", st)
 	}
 	runtime.KeepAlive(b)

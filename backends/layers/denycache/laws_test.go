@@ -166,7 +166,8 @@ func TestAnswersAreTheStores(t *testing.T) {
 			t.Fatalf("the store's state is not that without a cache:\n%v\nwant\n%v", d.model, twin)
 		}
 	}
-	if t.Logf("%d answers from the cache", hits); hits < uint64(rounds)*5/2 {
+	t.Logf("%d answers from the cache", hits)
+	if hits < uint64(rounds)*5/2 {
 		t.Error("hardly an answer came from the cache")
 	}
 }

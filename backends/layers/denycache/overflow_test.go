@@ -51,7 +51,8 @@ func TestOwedUnitsAlwaysReachTheStore(t *testing.T) {
 			if !asked {
 				t.Fatalf("%v: not asked", a)
 			}
-			if taken += v.Outcomes[0].Taken; v.Admitted {
+			taken += v.Outcomes[0].Taken
+			if v.Admitted {
 				taken += 3
 			}
 		}

@@ -336,7 +336,8 @@ func outages(t *testing.T, l *limit.Limit, replicas int) (admitted int64) {
 			}
 			out := make([]limit.Verdict, 1)
 			reqs := []limit.Request{{At: p.at, Ops: []limit.Op{{Key: key(1), Limit: l, Cost: 1}}}}
-			if p.primary.Take(context.Background(), reqs, out); out[0].Err != nil {
+			p.primary.Take(context.Background(), reqs, out)
+			if out[0].Err != nil {
 				r.Take(context.Background(), reqs, out)
 			}
 			if out[0].Admitted {
@@ -694,7 +695,8 @@ func TestRunChargesWhatAnOutageAdmitted(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 20*ms)
 			defer cancel()
 			reqs[0].At, reqs[0].Ops[0].Limit = now(), day
-			if b.Take(ctx, reqs, out); out[0].Err != nil {
+			b.Take(ctx, reqs, out)
+			if out[0].Err != nil {
 				l.Take(ctx, reqs, out)
 			}
 		}

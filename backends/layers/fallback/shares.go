@@ -56,7 +56,8 @@ func strictShare(whole *limit.Limit, n int64) *limit.Limit {
 	spec := whole.Spec()
 	if spec.Algorithm.Is(limit.Refilled) {
 		spec.Burst = part(spec.Burst, n)
-		if slow := spec; int64(spec.Window) <= int64(limit.MaxWindow)/n {
+		if int64(spec.Window) <= int64(limit.MaxWindow)/n {
+			slow := spec
 			slow.Window *= time.Duration(n)
 			if l, err := limit.New(slow); err == nil {
 				return l

@@ -51,7 +51,8 @@ func (b *Backend) missing(h *holding, now time.Duration) int64 {
 // balance returns the op that takes or returns units for h, and its instant. Its cost is zero if there is nothing to
 // do. The caller has locked the shard, and passes the answer to part.finish.
 func (b *Backend) balance(h *holding, now time.Duration) (p part, op limit.Op, at limit.Instant) {
-	if h.queued = false; h.gone {
+	h.queued = false
+	if h.gone {
 		return p, op, at
 	}
 	if h.given {
@@ -113,7 +114,8 @@ func (b *Backend) balanceSome(ctx context.Context, some []*holding) {
 		s.mu.Lock()
 		p, op, at := b.balance(h, now)
 		s.mu.Unlock()
-		if n := len(reqs); op.Cost != 0 {
+		if op.Cost != 0 {
+			n := len(reqs)
 			ops[n] = op
 			parts, reqs = append(parts, p), append(reqs, limit.Request{At: at, Ops: ops[n : n+1 : n+1]})
 		}

@@ -287,7 +287,8 @@ func TestLoneReplicaAnswersAsTheStore(t *testing.T) {
 				t.Fatalf("share %d: %+v\nwant %+v", o.Limit.Share(), got, want[0])
 			}
 			window := got.At / 1e6
-			if refused[window] = refused[window] || !got.Admitted; got.Admitted {
+			refused[window] = refused[window] || !got.Admitted
+			if got.Admitted {
 				perWindow[window] += o.Cost
 			}
 		}

@@ -108,7 +108,8 @@ func (j *childJob) run(b *prefetch.Backend) childReply {
 					admitted.Add(1)
 					continue
 				}
-				if refused.Add(1); j.Takes == 0 {
+				refused.Add(1)
+				if j.Takes == 0 {
 					return
 				}
 			}
