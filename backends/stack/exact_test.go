@@ -150,7 +150,8 @@ func exactRound(t *testing.T, r *rand.Rand) {
 				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 				b.Take(ctx, []limit.Request{req}, out)
 				cancel()
-				if tell(&req, &out[0]); out[0].Err != nil {
+				tell(&req, &out[0])
+				if out[0].Err != nil {
 					time.Sleep(time.Millisecond) // the breaker may be open
 				}
 			}

@@ -73,7 +73,8 @@ func TestStackInMemoryDecides(t *testing.T) {
 	s := open(t, "memory://")
 	var out [1]limit.Verdict
 	for _, admitted := range []bool{true, false} {
-		if s.Backend.Take(context.Background(), request(s.Now()), out[:]); out[0].Err != nil || out[0].Admitted != admitted {
+		s.Backend.Take(context.Background(), request(s.Now()), out[:])
+		if out[0].Err != nil || out[0].Admitted != admitted {
 			t.Errorf("got %+v, want admitted: %v", out[0], admitted)
 		}
 	}
@@ -86,10 +87,12 @@ func TestFallbackDecidesWhileTheStoreIsAway(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	var out [1]limit.Verdict
-	if s.Backend.Take(ctx, request(0), out[:]); !errors.Is(out[0].Err, backends.ErrUnavailable) {
+	s.Backend.Take(ctx, request(0), out[:])
+	if !errors.Is(out[0].Err, backends.ErrUnavailable) {
 		t.Errorf("the store: %+v, want it unavailable", out[0])
 	}
-	if s.Local.Take(ctx, request(s.Now()), out[:]); out[0].Err != nil || !out[0].Admitted {
+	s.Local.Take(ctx, request(s.Now()), out[:])
+	if out[0].Err != nil || !out[0].Admitted {
 		t.Errorf("the fallback: %+v, want it to admit", out[0])
 	}
 }
@@ -185,7 +188,8 @@ func TestSettlingSurvivesAPanic(t *testing.T) {
 		Panics: &background.Reporter{Log: slog.New(slog.DiscardHandler), Count: func(string) { panics++ }},
 	}}
 	var out [1]limit.Verdict
-	if local.Take(context.Background(), request(clock.now()), out[:]); !out[0].Admitted || local.Pending() != 1 {
+	local.Take(context.Background(), request(clock.now()), out[:])
+	if !out[0].Admitted || local.Pending() != 1 {
 		t.Fatalf("%+v, %d keys pending", out[0], local.Pending())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
