@@ -63,7 +63,8 @@ func TestBudgetsEnd(t *testing.T) {
 		s := &b.shards[0]
 		all := 0
 		for figures, of := range s.budgets.of {
-			if all += len(of.entries); len(of.entries) == 0 || of.figures != figures {
+			all += len(of.entries)
+			if len(of.entries) == 0 || of.figures != figures {
 				t.Fatalf("after %d: an empty budget stays, or has another name", i)
 			}
 			for place, e := range of.entries {

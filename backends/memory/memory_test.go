@@ -265,7 +265,8 @@ func checkShard(t *testing.T, s *shard, now limit.Instant, swept bool) map[limit
 	live := map[limit.Key]*entry{}
 	for bucket, e := range s.table.buckets {
 		for ; e != nil; e = e.next {
-			if live[e.name()] = e; s.table.bucket(e.hash) != uint32(bucket) || s.queue[e.queued] != e {
+			live[e.name()] = e
+			if s.table.bucket(e.hash) != uint32(bucket) || s.queue[e.queued] != e {
 				t.Fatalf("%+v is out of place", e)
 			}
 		}
