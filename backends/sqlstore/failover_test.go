@@ -44,7 +44,8 @@ func TestLoadTakesUntilInputEnds(t *testing.T) {
 	for l := upTo(failoverMax); ctx.Err() == nil; {
 		v := try(context.Background(), b, ask(l, 1, "hot"))[0]
 		fmt.Println("told:", said(&v))
-		if time.Sleep(2 * time.Millisecond); v.Err != nil || !v.Admitted {
+		time.Sleep(2 * time.Millisecond)
+		if v.Err != nil || !v.Admitted {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}

@@ -47,7 +47,8 @@ func fillLog(t testing.TB, b *Backend, group string, l *limit.Limit, from limit.
 			reqs = append(reqs, logAt(group, l, from+limit.Instant(i)*1000, 1))
 		}
 		for _, v := range try(soon(t), b, reqs...) {
-			if check(t, v.Err); !v.Admitted {
+			check(t, v.Err)
+			if !v.Admitted {
 				t.Fatalf("%+v", v)
 			}
 		}
