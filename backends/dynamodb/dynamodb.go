@@ -114,7 +114,8 @@ func (b *Backend) writeEach(ctx context.Context, all []types.WriteRequest) error
 				o, err = busy, errCapacity
 			}
 			inDoubt = inDoubt || o == lost || len(left) < len(some)
-			if some = left; err == nil {
+			some = left
+			if err == nil {
 				continue
 			}
 			if b.conf.last(o, try) || !pause(ctx, try) {

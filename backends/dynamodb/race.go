@@ -27,7 +27,8 @@ const (
 
 // took notes how long a call took.
 func (r *race) took(d time.Duration) {
-	if d = min(d, maxTrip); r.trip == 0 {
+	d = min(d, maxTrip)
+	if r.trip == 0 {
 		r.trip = d
 	}
 	r.trip += (d - r.trip) / 8
