@@ -196,7 +196,8 @@ func (c *Circuit) count(failure bool, why error) {
 }
 
 func (c *Circuit) open(why error) {
-	if c.tries++; c.stayed {
+	c.tries++
+	if c.stayed {
 		c.tries, c.stayed = 0, false
 	}
 	c.opened.Add(1)
