@@ -22,7 +22,8 @@ func TestCaptureCommands(t *testing.T) {
 		printed <- out
 	}()
 	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(s.Log.String(), "captured by the admin API"); {
-		if time.Sleep(10 * time.Millisecond); time.Now().After(deadline) {
+		time.Sleep(10 * time.Millisecond)
+		if time.Now().After(deadline) {
 			t.Fatalf("no capture has begun:\n%s", s.Log)
 		}
 	}
@@ -38,8 +39,9 @@ func TestCaptureCommands(t *testing.T) {
 	s.Stop()
 	s.Ends(20 * time.Second)
 	code, out := headgate(t, "replay", "--rules", "../../internal/app/server/example.yaml", file)
-	if text, _ := os.ReadFile(file); code != exitOK || !strings.Contains(out, "7 requests") ||
+	if code != exitOK || !strings.Contains(out, "7 requests") ||
 		!strings.Contains(out, "example/client:per-client  2            2            +0") {
+		text, _ := os.ReadFile(file)
 		t.Errorf("replay exits with %d:\n%s\nof\n%s", code, out, text)
 	}
 	if code, out := headgate(t, "capture", "--addr", "nonsense"); code != exitProblems {

@@ -75,7 +75,8 @@ func progressOf(t *testing.T, n int) string {
 		var all []byte
 		for buffer := make([]byte, 4096); !strings.Contains(string(all), "the end"); {
 			n, err := reads.Read(buffer)
-			if all = append(all, buffer[:n]...); err != nil {
+			all = append(all, buffer[:n]...)
+			if err != nil {
 				break
 			}
 		}

@@ -46,7 +46,8 @@ func rulesInForce(ctx context.Context, api *client.API, domain string) (all []ht
 		if err := api.Get(ctx, "/admin/rules", query, &page); err != nil {
 			return nil, err
 		}
-		if all = append(all, page.Rules...); page.Next == "" {
+		all = append(all, page.Rules...)
+		if page.Next == "" {
 			return all, nil
 		}
 		query.Set("after", page.Next)
