@@ -77,7 +77,8 @@ func TestGateWaits(t *testing.T) {
 	}
 	drained := g.close()
 	for i, leave := range []func(){func() {}, func() { g.leave(2) }, func() { g.enter(3) }, func() { g.leave(1) }} {
-		if leave(); g.late() != 0 {
+		leave()
+		if g.late() != 0 {
 			t.Fatalf("the gate does not wait any more after step %d", i)
 		}
 	}
@@ -110,7 +111,8 @@ func TestCallsAreCountedExactly(t *testing.T) {
 				if errors.Is(err, ErrClosed) {
 					return
 				}
-				if count.Add(1); err != nil || !d.Allowed {
+				count.Add(1)
+				if err != nil || !d.Allowed {
 					t.Errorf("%+v %v", d, err)
 				}
 			}
