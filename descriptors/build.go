@@ -44,7 +44,8 @@ func build(b *builder, spec *Spec, problems *Problems) *Set {
 	b.checkReplaces()
 	for _, d := range b.order {
 		made := &domain{name: d.name, root: b.level(&d.top, d.way()), resources: b.resourceIndex(d)}
-		if b.set.domains[d.name] = made; b.set.first == nil {
+		b.set.domains[d.name] = made
+		if b.set.first == nil {
 			b.set.first = made
 		}
 	}

@@ -191,7 +191,8 @@ func (r *Rule) eachLimit(f func(limitID, figures)) {
 // 1000/calendar month Europe/Berlin, 5 in flight.
 func LimitText(l *limit.Limit) string {
 	s := l.Spec()
-	switch unit, _ := units.Of(s.Window); {
+	unit, _ := units.Of(s.Window)
+	switch {
 	case l.Is(limit.Leased):
 		return fmt.Sprintf("%d in flight", s.Max)
 	case s.Calendar: // its months have not the 720h of the window

@@ -371,7 +371,8 @@ func TestBuildBoundsWhatItIsGiven(t *testing.T) {
 	for range random.Times(8_000, 1_000_000) {
 		data := make([]byte, r.IntN(250))
 		for i := range data {
-			if data[i] = byte(r.IntN(3)); r.IntN(25) == 0 { // the first values of lists are good ones
+			data[i] = byte(r.IntN(3))
+			if r.IntN(25) == 0 { // the first values of lists are good ones
 				data[i] = byte(r.IntN(256))
 			}
 		}

@@ -52,7 +52,8 @@ func TestLongPathsHideNothing(t *testing.T) {
 		}
 	}
 	var m descriptors.Match
-	if s.Match("d", []descriptors.Entry{{"method", "GET"}, {"path", hiddenPaths["NUL"]}}, &m); m.Rule == nil {
+	s.Match("d", []descriptors.Entry{{"method", "GET"}, {"path", hiddenPaths["NUL"]}}, &m)
+	if m.Rule == nil {
 		t.Errorf("NUL: nothing matches")
 	}
 }

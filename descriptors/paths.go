@@ -200,7 +200,8 @@ func (q *queryString) parse() {
 		if err != nil {
 			continue
 		}
-		if q.add(name, value); q.n+len(q.many) >= len(q.wanted) {
+		q.add(name, value)
+		if q.n+len(q.many) >= len(q.wanted) {
 			return
 		}
 	}

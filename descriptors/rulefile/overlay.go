@@ -119,13 +119,15 @@ func (l *loader) overlayEntry(n *yaml.Node, f fields) OverlayEntry {
 	e.Window, e.Multiplier = l.overlayWindow(f)
 	e.Calendar, e.Zone = l.calendar(f, nil)
 	if b := f.get("burst"); b != nil {
-		if e.Burst, _ = l.integer(b, nil, "burst", 1, limit.MaxUnits); e.Algorithm != limit.TokenBucket {
+		e.Burst, _ = l.integer(b, nil, "burst", 1, limit.MaxUnits)
+		if e.Algorithm != limit.TokenBucket {
 			l.errorf(b, nil, "burst needs algorithm: %v in the same entry", limit.TokenBucket)
 		}
 	}
 	choose(l, f, nil, "overflow", descriptors.Overflows(), &e.Overflow)
 	if n := f.get("max_debt"); n != nil {
-		if e.MaxDebt, _ = l.integer(n, nil, "max_debt", 1, limit.MaxUnits); e.Overflow != descriptors.OverflowDebt {
+		e.MaxDebt, _ = l.integer(n, nil, "max_debt", 1, limit.MaxUnits)
+		if e.Overflow != descriptors.OverflowDebt {
 			l.errorf(n, nil, "max_debt needs overflow: %v in the same entry", limit.Debt)
 		}
 	}
