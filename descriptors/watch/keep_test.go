@@ -161,7 +161,8 @@ func TestBrokenFileKeepsTheImpliedDomainWhole(t *testing.T) {
 	w.opt.OnChange = func(s *descriptors.Set, _ []descriptors.Problem) { rules = len(s.Rules()) }
 	write(t, filepath.Join(dir, "b.yaml"), "plugin: [")
 	write(t, filepath.Join(dir, "a.yaml"), soap("/c"))
-	if w.reload(); rules != 0 {
+	w.reload()
+	if rules != 0 {
 		t.Errorf("the domain is replaced by %d of its rules", rules)
 	}
 }
@@ -188,7 +189,8 @@ func TestUnreadableFileKeepsNoOtherFromChanging(t *testing.T) {
 	}
 	do(t, os.Remove(link), os.Mkdir(link, 0o700)) // a directory without rules is no domain
 	write(t, filepath.Join(dir, "more.txt"), rulesFor("f", 2))
-	if w.reload(); got != "d=2,f=2" || last.Err != nil {
+	w.reload()
+	if got != "d=2,f=2" || last.Err != nil {
 		t.Errorf("%s in force, %v", got, last.Err)
 	}
 }
@@ -204,7 +206,8 @@ func TestCheckKeepsItsDomainOnly(t *testing.T) {
 		OnChange: func(s *descriptors.Set, _ []descriptors.Problem) { got = describeSet(s) },
 		Check: func(s *descriptors.Set) (list []descriptors.Problem) {
 			for _, r := range s.Rules() {
-				if file, line := r.Place(); r.Limits[0].Limit.Max() > 10 {
+				if r.Limits[0].Limit.Max() > 10 {
+					file, line := r.Place()
 					list = append(list, descriptors.Problem{File: file, Line: line, Message: "too much"})
 				}
 			}
@@ -248,7 +251,8 @@ func TestSkipStartsWithoutBrokenDomains(t *testing.T) {
 	got := ""
 	w.opt.OnChange = func(s *descriptors.Set, _ []descriptors.Problem) { got = describeSet(s) }
 	write(t, filepath.Join(dir, "a.yaml"), rulesFor("d", 2))
-	if w.reload(); got != "d=2,e=1" || len(last.Missing) != 0 {
+	w.reload()
+	if got != "d=2,e=1" || len(last.Missing) != 0 {
 		t.Errorf("after one file was mended %s, missing %q", got, last.Missing)
 	}
 

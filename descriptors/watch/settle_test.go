@@ -51,7 +51,8 @@ func TestRewritingAFileTakesNoLimitAway(t *testing.T) {
 		do(t, err, f.Close())
 		time.Sleep(20 * time.Millisecond)
 	}
-	if w.want(""); !strings.Contains(log.String(), "level=WARN") ||
+	w.want("")
+	if !strings.Contains(log.String(), "level=WARN") ||
 		!strings.Contains(log.String(), "the new rules take limits away") || !strings.Contains(log.String(), "d/a_b 2/1h") {
 		t.Errorf("the log:\n%s", log)
 	}
@@ -63,12 +64,14 @@ func TestLimitsThatGoWaitUntilTheFilesAreQuiet(t *testing.T) {
 	file, w, _ := settled(t, settle)
 	start := time.Now()
 	write(t, file, strings.ReplaceAll(twoRules, "requests_per_unit: 2", "requests_per_unit: 3"))
-	if w.want("d=1,d=3"); time.Since(start) > settle {
+	w.want("d=1,d=3")
+	if time.Since(start) > settle {
 		t.Errorf("a changed limit took %v", time.Since(start))
 	}
 	start = time.Now()
 	write(t, file, twoRules[:strings.Index(twoRules, "- {key: a, value")])
-	if w.want("d=1,d=3 d=1"); time.Since(start) < settle {
+	w.want("d=1,d=3 d=1")
+	if time.Since(start) < settle {
 		t.Errorf("a limit was taken away after %v", time.Since(start))
 	}
 }
@@ -108,7 +111,8 @@ func TestLimitsThatComeBackAreNotGone(t *testing.T) {
 		write(t, file, twoRules)
 		time.Sleep(settle / 3)
 	}
-	if w.want(""); !strings.Contains(log.String(), "the new rules take limits away") {
+	w.want("")
+	if !strings.Contains(log.String(), "the new rules take limits away") {
 		t.Errorf("the log:\n%s", log)
 	}
 }

@@ -662,15 +662,18 @@ func TestEmptyDirectoriesAndAnyName(t *testing.T) {
 	}
 	file := filepath.Join(dir, "config")
 	write(t, file, rulesFor("d", 1))
-	if w.reload(); got != "d=1" {
+	w.reload()
+	if got != "d=1" {
 		t.Errorf("after a file without extension came: %q", got)
 	}
 	write(t, file, "domain: [")
-	if w.reload(); got != "d=1" {
+	w.reload()
+	if got != "d=1" {
 		t.Errorf("after it broke: %q", got)
 	}
 	do(t, os.Remove(file))
-	if w.reload(); got != "" {
+	w.reload()
+	if got != "" {
 		t.Errorf("after it went: %q", got)
 	}
 }
