@@ -94,7 +94,8 @@ func (s *size) descriptor(b []byte, depth, path int) error {
 	if r.Malformed {
 		return errMalformed
 	}
-	if s.metadata += own; own > maxMetadata {
+	s.metadata += own
+	if own > maxMetadata {
 		return fmt.Errorf("the metadata of a descriptor has more than %d KiB", maxMetadata>>10)
 	}
 	return s.check()

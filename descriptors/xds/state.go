@@ -109,7 +109,8 @@ func (s *state) renew(o *outcome, parts []resource) {
 func (s *state) refuse(o *outcome, name string, problems []descriptors.Problem) {
 	o.split(problems)
 	old := s.inForce[name]
-	if o.rejected[name] = old != nil; old != nil {
+	o.rejected[name] = old != nil
+	if old != nil {
 		o.domains[name] = old
 	} else {
 		delete(o.domains, name)
@@ -145,7 +146,8 @@ func (s *state) compile(o *outcome) {
 		}
 		set, problems = s.build(o.domains)
 	}
-	if o.set = set; set == nil {
+	o.set = set
+	if set == nil {
 		o.reject("all rules together cannot be used")
 	}
 	o.split(problems)
@@ -238,7 +240,8 @@ func (s *state) relay(o *overlay.Overlay, keep bool) *outcome {
 	}
 	before := s.overlay
 	s.overlay = o
-	if s.compile(next); next.set == nil {
+	s.compile(next)
+	if next.set == nil {
 		s.overlay = before
 	}
 	return next

@@ -210,7 +210,8 @@ func TestLongKeysAndChains(t *testing.T) {
 		entries = append(entries, descriptors.Entry{Key: key, Value: key})
 	}
 	var m descriptors.Match
-	if o.set.Match(domain, append(entries, descriptors.Entry{Key: "last", Value: "x"}), &m); m.Rule == nil {
+	o.set.Match(domain, append(entries, descriptors.Entry{Key: "last", Value: "x"}), &m)
+	if m.Rule == nil {
 		t.Error("the rule at depth 100 does not apply")
 	}
 }
