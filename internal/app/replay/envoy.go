@@ -124,7 +124,8 @@ func (a *accessLog) pattern(text string) (t pattern, err error) {
 		parts := []part{{text: key, field: -1}}
 		for value != "" {
 			before, rest, found := strings.Cut(value, "{")
-			if parts = append(parts, part{text: before, field: -1}); !found {
+			parts = append(parts, part{text: before, field: -1})
+			if !found {
 				break
 			}
 			name, after, closed := strings.Cut(rest, "}")
@@ -208,7 +209,8 @@ func (a *accessLog) read(s *scanner, path []byte, depth int, names *[]string) er
 // in the same order, so it first compares with that line.
 func (a *accessLog) index(name []byte) int {
 	n := a.nth
-	if a.nth++; n < len(a.order) && bytes.Equal(a.order[n].name, name) {
+	a.nth++
+	if n < len(a.order) && bytes.Equal(a.order[n].name, name) {
 		return a.order[n].at
 	}
 	at := slices.IndexFunc(a.fields, func(f string) bool { return f == string(name) })

@@ -26,7 +26,8 @@ func (r *run) fit() error {
 		if before := figures[k.Rule]; before != nil {
 			k.LimitOld = before.Capacity()
 		}
-		if k.LimitNew, k.Figure = k.limit.Capacity(), "limit"; k.limit.Is(limit.Refilled) {
+		k.LimitNew, k.Figure = k.limit.Capacity(), "limit"
+		if k.limit.Is(limit.Refilled) {
 			k.Figure = "burst"
 		}
 		if p := newProbe(k.limit); p != nil {
@@ -186,7 +187,8 @@ func (p *probe) see(op *limit.Op, v *limit.Verdict, out *limit.Outcome) {
 	if n := v.At / p.window; n != p.number {
 		p.number, p.units = n, 0
 	}
-	if p.units += op.Cost; p.limit.Is(limit.Leased) {
+	p.units += op.Cost
+	if p.limit.Is(limit.Leased) {
 		p.units = used
 	}
 	p.peak = max(p.peak, p.units)

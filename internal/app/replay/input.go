@@ -91,7 +91,8 @@ func (in *input) next() (*line, error) {
 	first.ready = false
 	l := &first.head
 	if l.at < in.last {
-		if in.back++; in.backAt == "" {
+		in.back++
+		if in.backAt == "" {
 			in.backAt = fmt.Sprintf("%s:%d", first.name, first.number)
 		}
 	}
@@ -102,7 +103,8 @@ func (in *input) next() (*line, error) {
 
 // isBad counts a line that could not be read. The error says that there are too many.
 func (in *input) isBad(b BadLine) error {
-	if in.bad++; len(in.badSome) < shownBad {
+	in.bad++
+	if len(in.badSome) < shownBad {
 		in.badSome = append(in.badSome, b)
 	}
 	if in.bad > in.maxBad {
@@ -144,7 +146,8 @@ var gzipMagic = []byte{0x1f, 0x8b}
 
 // open opens a file, which is unpacked if it is gzip's.
 func (f *file) open(sizes map[string]int64) (err error) {
-	if f.from = f.copy; f.copy == nil {
+	f.from = f.copy
+	if f.copy == nil {
 		if f.from, err = os.Open(f.name); err != nil {
 			return err
 		}

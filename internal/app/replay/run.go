@@ -192,7 +192,8 @@ func (r *run) decide() error {
 			return nil
 		}
 		if r.begin == 0 {
-			if r.begin = l.at.Add(r.Warm); !r.From.IsZero() {
+			r.begin = l.at.Add(r.Warm)
+			if !r.From.IsZero() {
 				r.begin = limit.InstantOf(r.From)
 			}
 		}
@@ -269,7 +270,8 @@ func (r *run) one(w *virtual.World, l *line, resp *ratelimit.Response) (assumed 
 		case of.Oldest: // a report settles it, or else it is lost
 			until = lost
 		case l.until == 0 && l.cost == virtual.Unknown:
-			if assumed = true; r.costs > 0 {
+			assumed = true
+			if r.costs > 0 {
 				cost = r.spent / r.costs
 			}
 		}

@@ -57,9 +57,12 @@ func (s *scanner) list(open, end byte, part func() error) error {
 		if err := part(); err != nil {
 			return err
 		}
-		if c := s.next(); c != ',' && c != end {
+		c := s.next()
+		if c != ',' && c != end {
 			return s.errorf("want ',' or %q", end)
-		} else if s.at++; c == end {
+		}
+		s.at++
+		if c == end {
 			return nil
 		}
 	}

@@ -171,7 +171,8 @@ func tenantIn(t *testing.T, text []byte) (found string, ok bool) {
 				} else if err != nil {
 					t.Fatalf("%q is no JSON: %v", text, err)
 				}
-				if s := token.(string); path == "" {
+				s := token.(string)
+				if path == "" {
 					name = s
 				} else {
 					name = path + "." + s
