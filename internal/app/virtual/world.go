@@ -104,7 +104,8 @@ const maxRenewals = 1 << 16
 // push has a lease end, or be renewed before it expires, as a service does while the request lasts.
 func (w *World) push(e end) {
 	life := e.lease.Until - e.lease.Granted
-	if e.at = e.until; e.until > w.now+life && e.renewed < maxRenewals {
+	e.at = e.until
+	if e.until > w.now+life && e.renewed < maxRenewals {
 		e.renewed++
 		e.at = w.now + life*2/3 // reservations are not renewed in the first half
 	}
