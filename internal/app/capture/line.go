@@ -85,7 +85,8 @@ func (c *Config) descriptor(b []byte, d *ratelimit.Descriptor) []byte {
 	if d.Refund {
 		b = append(b, `,"isNegativeHits":true`...)
 	}
-	if o := &d.Override; d.HasOverride {
+	if d.HasOverride {
+		o := &d.Override
 		b = strconv.AppendUint(append(b, `,"limit":{"requestsPerUnit":`...), uint64(o.RequestsPerUnit), 10)
 		if u, ok := units.Numbered(int32(o.Unit)); ok {
 			b = appendText(append(b, `,"unit":`...), strings.ToUpper(u.Name))
