@@ -150,7 +150,8 @@ func TestCandidateIsCompared(t *testing.T) {
 	mustSet(t, p, rulesOf(t, "domain: other\ndescriptors: [{key: a}]\n"))
 	p.ask("tenant", "a")
 	mustSet(t, p, new(descriptors.Set))
-	if p.ask("tenant", "a"); p.Active() || p.Compare(time.Hour, 1).Deciding || len(p.queue) != 0 {
+	p.ask("tenant", "a")
+	if p.Active() || p.Compare(time.Hour, 1).Deciding || len(p.queue) != 0 {
 		t.Error("no rules are on trial, and yet something is decided")
 	}
 }
@@ -279,7 +280,8 @@ func TestOwnCounters(t *testing.T) {
 	if left := take(o); left != 8 {
 		t.Errorf("%d are left", left)
 	}
-	if o.Begin("two"); take(o) != 9 {
+	o.Begin("two")
+	if take(o) != 9 {
 		t.Error("another trial has the same counters")
 	}
 	if left := take(conf.Backend); left != 8 {

@@ -73,7 +73,8 @@ func (j *job) copy(a *ratelimit.Asked, domain string, size int) {
 		for n, e := range d.Entries {
 			entries[n] = descriptors.Entry{Key: next(e.Key), Value: next(e.Value)}
 		}
-		if d.Entries = entries; a.Asks(i) {
+		d.Entries = entries
+		if a.Asks(i) {
 			to.Descriptors = append(to.Descriptors, d)
 		}
 	}
