@@ -22,7 +22,8 @@ func Figures(main, second []metrics.Row) []metrics.Row {
 			continue
 		}
 		a, b := all[i].Value, row.Value
-		if all[i].Value = func() float64 { return a() + b() }; slices.Contains(worse, row.Name) {
+		all[i].Value = func() float64 { return a() + b() }
+		if slices.Contains(worse, row.Name) {
 			all[i].Value = func() float64 { return max(a(), b()) }
 		}
 	}

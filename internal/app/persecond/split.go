@@ -156,7 +156,8 @@ func (p *part) fill(belongs func(i int) bool, as func(i int, op limit.Op) limit.
 			}
 			ops, p.ops[i] = append(ops, op), append(p.ops[i], j)
 		}
-		if p.where[i] = -1; len(ops) > 0 {
+		p.where[i] = -1
+		if len(ops) > 0 {
 			p.where[i] = len(p.reqs)
 			p.reqs = append(p.reqs, limit.Request{Ops: ops, At: p.of[i].At})
 		}
