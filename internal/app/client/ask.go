@@ -60,7 +60,8 @@ func AnswerOf(req *rls.RateLimitRequest, resp *rls.RateLimitResponse) *Answer {
 		if l := st.CurrentLimit; l != nil {
 			d.Name, d.Limit = l.Name, limitText(l)
 			wait := st.GetDurationUntilReset().AsDuration().Milliseconds()
-			if d.ResetMS = &wait; st.Code == rls.RateLimitResponse_OVER_LIMIT {
+			d.ResetMS = &wait
+			if st.Code == rls.RateLimitResponse_OVER_LIMIT {
 				d.RetryMS, d.ResetMS = &wait, nil
 			}
 		} else {
