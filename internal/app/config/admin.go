@@ -85,7 +85,8 @@ func (c *Admin) addToken(name, value string) error {
 	if c.Named == nil {
 		c.Named = map[string]string{}
 	}
-	if c.Named[strings.ToLower(name)] = value; len(c.Named) > maxNamed {
+	c.Named[strings.ToLower(name)] = value
+	if len(c.Named) > maxNamed {
 		return fmt.Errorf("there are more than %d named tokens", maxNamed)
 	}
 	return nil

@@ -48,11 +48,13 @@ func TestWordsOfSettings(t *testing.T) {
 		}
 		for _, word := range s.Words {
 			listed++
-			if *field = word; s.Check() != nil {
+			*field = word
+			if s.Check() != nil {
 				t.Errorf("--%s does not accept %q: %v", s.Name, word, s.Check())
 			}
 		}
-		if *field = "no such word"; s.Words != nil && s.Check() == nil {
+		*field = "no such word"
+		if s.Words != nil && s.Check() == nil {
 			t.Errorf("--%s accepts more than it lists", s.Name)
 		}
 	}
