@@ -201,7 +201,8 @@ func TestRealEnvoys(t *testing.T) {
 			}
 			for _, p := range all() {
 				opt := options()
-				if p.opt(&opt); v.before(opt.Version) && p.rules == "hits" {
+				p.opt(&opt)
+				if v.before(opt.Version) && p.rules == "hits" {
 					continue
 				}
 				t.Run(p.name, func(t *testing.T) {
