@@ -98,7 +98,8 @@ func (s *server) openGRPC(ctx context.Context) error {
 		_ = l.Close()
 		return err
 	}
-	if s.endpoints = []*endpoint{main}; rest != nil {
+	s.endpoints = []*endpoint{main}
+	if rest != nil {
 		s.endpoints = append(s.endpoints, s.grpcEndpoint("services", rest, conf, false))
 	}
 	return nil

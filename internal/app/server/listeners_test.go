@@ -50,7 +50,8 @@ func TestOldConnectionsAreClosed(t *testing.T) {
 		began, leave := time.Now(), false
 		for {
 			frame, err := fr.ReadFrame()
-			if took := time.Since(began); errors.Is(err, os.ErrDeadlineExceeded) {
+			took := time.Since(began)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Fatalf("open after %v, leave=%v", took, leave)
 			} else if err != nil && (!leave || took < time.Second) {
 				t.Fatalf("closed after %v, leave=%v: %v", took, leave, err)

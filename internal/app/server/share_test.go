@@ -135,7 +135,8 @@ func TestLocalShareAuto(t *testing.T) {
 				_, metrics := r.Get(r.Debug, "/metrics")
 				_, rest, _ := strings.Cut(metrics, "\nheadgate_share_hits_total ")
 				n, err := strconv.Atoi(strings.Fields(rest + " none")[0])
-				if hits += n; err != nil {
+				hits += n
+				if err != nil {
 					t.Error(err)
 				}
 			}
