@@ -91,7 +91,8 @@ func (v *Verifier) Run(ctx context.Context) {
 		every = urlEvery
 	}
 	for wait := time.Duration(0); background.Sleep(ctx, wait) == nil; {
-		if wait = every; v.refresh(ctx, 0) != nil {
+		wait = every
+		if v.refresh(ctx, 0) != nil {
 			wait = min(every, retryIn)
 		}
 	}

@@ -90,7 +90,8 @@ func claims(change map[string]any) map[string]any {
 	all := map[string]any{"iss": issuer, "aud": audience, "sub": "alice", "iat": now.Unix(),
 		"exp": now.Add(time.Minute).Unix()}
 	for k, v := range change {
-		if all[k] = v; v == nil {
+		all[k] = v
+		if v == nil {
 			delete(all, k)
 		}
 	}
@@ -395,7 +396,8 @@ func TestSilentSources(t *testing.T) {
 		takes := func(what string, want time.Duration, f func()) {
 			t.Helper()
 			began := time.Now()
-			if f(); time.Since(began) != want {
+			f()
+			if time.Since(began) != want {
 				t.Errorf("%s takes %v, want %v", what, time.Since(began), want)
 			}
 		}
