@@ -169,7 +169,8 @@ func TestCallersStayDifferent(t *testing.T) {
 		if other, there := seen[shown]; there {
 			t.Errorf("%q and %q are both %q", other, name, shown)
 		}
-		if seen[shown] = name; len(shown) > maxCaller ||
+		seen[shown] = name
+		if len(shown) > maxCaller ||
 			strings.ContainsFunc(shown, func(r rune) bool { return r < ' ' || r > '~' }) {
 			t.Errorf("%q is %q", name, shown)
 		}
