@@ -176,7 +176,8 @@ func TestBackPressureLosesNothing(t *testing.T) {
 	all := 0
 	for _, call := range h.leases.got() {
 		n := strings.Count(call, "x") / len(token)
-		if all += n; n*(len(token)+tokenOverhead) > maxWaiting {
+		all += n
+		if n*(len(token)+tokenOverhead) > maxWaiting {
 			t.Errorf("%d tokens waited", n)
 		}
 	}
