@@ -235,7 +235,8 @@ func (p *peer) pingPong(method string, inFlight, n int) {
 			}
 		}
 		if h, ok := f.(*http2.HeadersFrame); ok && h.StreamEnded() {
-			if answered++; sent < n {
+			answered++
+			if sent < n {
 				p.call(method, benchRequest)
 				sent++
 			}

@@ -109,7 +109,8 @@ func runH2Spec(t *testing.T, tool, addr string, sections ...string) (passed map[
 		if before, again := passed[name]; again {
 			ok = ok && before
 		}
-		if passed[name] = ok; !ok {
+		passed[name] = ok
+		if !ok {
 			t.Logf("%s fails: %+v %+v", name, c.Failure, c.Error)
 		}
 	}

@@ -100,10 +100,12 @@ func TestSentAnswersAreBounded(t *testing.T) {
 	if kept := len(r.list) - r.first; kept != maxSentAnswers {
 		t.Errorf("%d receipts are kept", kept)
 	}
-	if r.add(7, maxSentAnswerBytes/2, nil, now); r.bytes > maxSentAnswerBytes {
+	r.add(7, maxSentAnswerBytes/2, nil, now)
+	if r.bytes > maxSentAnswerBytes {
 		t.Errorf("%d bytes are kept, at most %d", r.bytes, maxSentAnswerBytes)
 	}
-	if r.add(9, maxSentAnswerBytes, nil, now); len(r.list)-r.first != 1 {
+	r.add(9, maxSentAnswerBytes, nil, now)
+	if len(r.list)-r.first != 1 {
 		t.Errorf("%d receipts are kept beside one that is as large as all may be", len(r.list)-r.first)
 	}
 	r.prune(now.Add(sentAnswerLife + 1))
