@@ -100,7 +100,8 @@ func TestConfigsOutOfBoundsNameTheField(t *testing.T) {
 func checkField(t *testing.T, err error, field string) {
 	t.Helper()
 	var wrong *FieldError
-	if errors.As(err, &wrong); (err == nil) != (field == "") || err != nil && (wrong == nil || wrong.Field != field) {
+	errors.As(err, &wrong)
+	if (err == nil) != (field == "") || err != nil && (wrong == nil || wrong.Field != field) {
 		t.Errorf("%v, want an error about %q", err, field)
 	}
 }

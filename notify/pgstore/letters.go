@@ -90,7 +90,8 @@ func (l *letters) take() (list []*letter) {
 		if len(list) == lettersSlice {
 			break
 		}
-		if n++; one.ctx.Err() == nil {
+		n++
+		if one.ctx.Err() == nil {
 			list = append(list, one)
 		}
 	}
