@@ -64,7 +64,8 @@ func TestSnapshotsAreMaps(t *testing.T) {
 		before, old := s, maps.Clone(want)
 		s = s.With(changes)
 		for _, c := range changes {
-			if delete(want, c.Key); !c.Removed {
+			delete(want, c.Key)
+			if !c.Removed {
 				want[c.Key] = c.Figures
 			}
 		}

@@ -27,7 +27,8 @@ func history(t testing.TB, s *Store, key string) (all []table.Entry) {
 	for before := int64(0); ; before = all[len(all)-1].Number {
 		page, err := s.History(soon(t), key, before, n)
 		check(t, err)
-		if all = append(all, page...); len(page) < n {
+		all = append(all, page...)
+		if len(page) < n {
 			return all
 		}
 	}

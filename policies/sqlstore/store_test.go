@@ -215,7 +215,8 @@ func TestManyPoliciesAtOnce(t *testing.T) {
 		for after := ""; ; after = listed[len(listed)-1].Key {
 			page, err := s.List(soon(t), after, "user:", 700)
 			check(t, err)
-			if listed = append(listed, page...); len(page) < 700 {
+			listed = append(listed, page...)
+			if len(page) < 700 {
 				break
 			}
 		}

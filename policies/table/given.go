@@ -86,7 +86,8 @@ func (g *Given) Figures() (policies.Figures, error) {
 // agree reports what the two sets of words contradict each other about.
 func (g *Given) agree(rules, older policies.Figures) error {
 	var words, others []Word
-	switch a, b := g.Words(); {
+	a, b := g.Words()
+	switch {
 	case rules.Same(older):
 		return nil
 	case rules.Algorithm != older.Algorithm:
@@ -191,7 +192,8 @@ func (g *Given) bucket(f *policies.Figures) error {
 	if f.Refill, err = refill(n, window); err != nil {
 		return wrong("rate", "%.40q %v", g.Rate, err)
 	}
-	if f.Capacity = n; g.Burst != "" {
+	f.Capacity = n
+	if g.Burst != "" {
 		f.Capacity, err = whole("burst", g.Burst)
 	}
 	return err

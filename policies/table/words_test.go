@@ -132,7 +132,8 @@ func TestHalvesOfSetsAreRefused(t *testing.T) {
 			if text == "" || text == "0" && w.Name != "limit" && w.Name != "capacity" {
 				continue
 			}
-			if *w.Text = ""; w.Name != "burst" {
+			*w.Text = ""
+			if w.Name != "burst" {
 				_, err := whole.Figures()
 				if err == nil || !strings.Contains(err.Error(), "is mixed with older words") {
 					t.Errorf("%+v: %v", whole, err)
