@@ -37,7 +37,8 @@ type Begun struct {
 
 // Forget makes o ready for the next request.
 func (o *Begun) Forget() {
-	if o.rules = nil; cap(o.group) > smallMessage {
+	o.rules = nil
+	if cap(o.group) > smallMessage {
 		o.group = nil
 	}
 }

@@ -166,7 +166,8 @@ func TestAdmitIsForServicesWithoutMore(t *testing.T) {
 		"a sink":                     func(c *Config) { c.Sinks = make([]Sink, 1) },
 	} {
 		conf := plain
-		if set(&conf); admits(&conf) {
+		set(&conf)
+		if admits(&conf) {
 			t.Errorf("a service with %s decides requests by themselves", name)
 		}
 	}
@@ -296,7 +297,8 @@ func TestSinksSeeEveryRequest(t *testing.T) {
 		t.Error("a request is admitted past a sink")
 	}
 	req := &Request{Domain: "d", Descriptors: []Descriptor{desc("deny=v1")}, InProcess: true}
-	if h.Finish(t.Context(), begun, req, new(Response)); s.seen != 1 {
+	h.Finish(t.Context(), begun, req, new(Response))
+	if s.seen != 1 {
 		t.Errorf("the sink has seen %d decisions, want 1", s.seen)
 	}
 }

@@ -270,7 +270,8 @@ func TestSeriesOfPoliciesStayBounded(t *testing.T) {
 			}
 			figures := map[string]policies.Figures{}
 			for i := range keys {
-				if figures[fmt.Sprint("user:u", i)] = per(limit.SlidingWindow, 5, 60); i%3 == n%3 {
+				figures[fmt.Sprint("user:u", i)] = per(limit.SlidingWindow, 5, 60)
+				if i%3 == n%3 {
 					figures[fmt.Sprint("user:u", i)] = policies.Figures{} // is removed
 				}
 			}

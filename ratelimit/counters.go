@@ -19,7 +19,8 @@ func countDecisions(b *Batch, c *Call) {
 			b.tally.add(d.view.counter(b.engine.conf.Metrics, b.rules.set, d.Entries, d.Outcome))
 		}
 	}
-	if d := c.Refuses; c.Response.OverLimit {
+	if c.Response.OverLimit {
+		d := c.Refuses
 		if d.Counted {
 			b.tally.add(d.Limit.refusals())
 		}

@@ -22,7 +22,8 @@ func coverDescriptors(b *Batch, c *Call) {
 		s = b.engine.shapeOf(d.match.Rule, b.rules, c.Request.Domain, d.Entries, b.Instant())
 		s.Seen(b.Instant())
 		if d.view != nil { // of a rule, or of the request's own limit
-			if covered = true; len(c.Decisions) == 1 {
+			covered = true
+			if len(c.Decisions) == 1 {
 				b.tally.add(&s.alone)
 				return
 			}

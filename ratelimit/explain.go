@@ -37,7 +37,8 @@ func (s *Service) Explain(ctx context.Context, domain string, entries []descript
 			return c.Response.Err
 		}
 		d := &c.Decisions[0]
-		if x.Rule = d.match.Rule; d.view != nil {
+		x.Rule = d.match.Rule
+		if d.view != nil {
 			x.OnFailure = d.view.onError
 		}
 		if d.policies != nil {

@@ -86,7 +86,8 @@ func (c *Call) addToken(b *Batch) {
 		for i := range c.lease.Reserved {
 			b.engine.conf.Metrics.Reservation(c.Request.Domain, c.lease.Reserved[i].Rule).At(int(leases.Unkept)).Inc()
 		}
-		if c.lease.Reserved = c.lease.Reserved[:0]; len(c.lease.Held) == 0 {
+		c.lease.Reserved = c.lease.Reserved[:0]
+		if len(c.lease.Held) == 0 {
 			return
 		}
 		token, err = b.engine.leases.Sign(&c.lease, c.Request.proxy())

@@ -55,7 +55,8 @@ func tellInside(_ *Batch, c *Call) {
 	if d := c.closest(); d != nil {
 		in.Limit, in.Name, in.Rule, in.Remaining, in.Reset = d.Limit.Limit, d.Limit.label, d.Limit.Name, d.status.Remaining,
 			d.status.Reset
-		if in.Descriptor = c.numberOf(d); d.Counted {
+		in.Descriptor = c.numberOf(d)
+		if d.Counted {
 			in.Key = c.Ops[d.At].Key
 		}
 	}
@@ -120,7 +121,8 @@ func (c *Call) resettable() (keys []limit.Key) {
 			if c.views[j].reserved {
 				add(limit.Key{Group: key.Group, Limit: limit.ReservationPart}) // else their ends would give back what is forgotten
 			}
-			if add(key); d.view.rule.Policy == nil {
+			add(key)
+			if d.view.rule.Policy == nil {
 				continue
 			}
 			for _, a := range limit.Algorithms() {

@@ -113,7 +113,8 @@ func (b *Batch) budgetKey(d *Decision) {
 		return
 	}
 	d.match.Group = k.shared
-	if k.others.Add(1); d.Cost > 0 && served(&b.engine.conf) && k.logged.allow(time.Now()) {
+	k.others.Add(1)
+	if d.Cost > 0 && served(&b.engine.conf) && k.logged.allow(time.Now()) {
 		b.engine.conf.Log.Warn("a rule has as many keys as its max_keys allows; new values share one counter",
 			"domain", k.label.domain, "rule", k.label.path, "max_keys", k.most)
 	}

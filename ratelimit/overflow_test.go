@@ -118,7 +118,8 @@ descriptors:
 				case "s":
 					is = false
 				case "q":
-					if quotas++; is {
+					quotas++
+					if is {
 						spent++
 					}
 				default:

@@ -58,7 +58,8 @@ func (c *Call) match(b *Batch, i int) *Error {
 		if err != nil {
 			return invalid("descriptors[%d].limit: %v", i, err)
 		}
-		if p.view = view; b.engine.conf.Caps.PlainWindows {
+		p.view = view
+		if b.engine.conf.Caps.PlainWindows {
 			p.match.Group = descriptors.TextGroup(c.Request.Domain, nil, d.Entries)
 		} else if !view.sharesCounter {
 			p.match.Group = overrideGroup(c.Request.Domain, d.Entries)
@@ -119,7 +120,8 @@ func (c *Call) addOps(b *Batch, i int, replacing bool) *Error {
 	}
 	d := &c.Request.Descriptors[i]
 	cost, named := c.Request.cost(d), c.Request.names(d)
-	if p.Cost = cost; p.view.keys != nil {
+	p.Cost = cost
+	if p.view.keys != nil {
 		b.budgetKey(p)
 	}
 	how := c.reserving(d, p.view)

@@ -89,7 +89,8 @@ func (m *Metrics) dropPolicy(l *labelSeries, policy string) {
 		m.byPolicy.Drop(s)
 		m.bounds.policies.GiveBack(1)
 	}
-	if delete(l.policies, policy); p.own {
+	delete(l.policies, policy)
+	if p.own {
 		l.keys--
 	}
 }
@@ -166,7 +167,8 @@ func (l *lowest) turn(at time.Time) {
 }
 
 func (l *lowest) note(at time.Time, seen Level) {
-	if l.turn(at); seen.Below(l.now) {
+	l.turn(at)
+	if seen.Below(l.now) {
 		l.now = seen
 	}
 }

@@ -60,7 +60,8 @@ func (h *harness) refuse(entries string) {
 	req.SetRequestID("req-1")
 	req.TraceParent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	resp := new(Response)
-	if h.Decide(context.Background(), []*Request{req}, []*Response{resp}); !resp.OverLimit {
+	h.Decide(context.Background(), []*Request{req}, []*Response{resp})
+	if !resp.OverLimit {
 		h.Errorf("%s: %s", entries, summary(resp))
 	}
 }
@@ -146,7 +147,8 @@ func TestRefusalsAreLoggedAtInfoIfAskedFor(t *testing.T) {
 func TestNamesOfRequestsAreBounded(t *testing.T) {
 	for _, id := range []string{strings.Repeat("x", maxMetadata+1), "\xff"} {
 		var r Request
-		if r.SetRequestID(id); r.RequestID != "" {
+		r.SetRequestID(id)
+		if r.RequestID != "" {
 			t.Errorf("%.10q is kept", r.RequestID)
 		}
 	}

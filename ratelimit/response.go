@@ -104,7 +104,8 @@ func addMetadata(b *Batch, c *Call) {
 		c.Response.note = b.engine.conf.Encoder.AppendText(c.Response.note[:0], c.cause.note, c.strictest.String())
 		add(c.Response.note)
 	}
-	if d := c.Refuses; c.Response.OverLimit {
+	if c.Response.OverLimit {
+		d := c.Refuses
 		if d.Tier != nil {
 			add(d.Tier.refused)
 		} else {

@@ -79,7 +79,8 @@ func awaitedRules() *ruleset { return &ruleset{set: new(descriptors.Set), awaite
 // that are gone.
 func newRuleset(set *descriptors.Set, old *ruleset, conf *Config) (rs *ruleset, views []*ruleView) {
 	rs = &ruleset{set: set, views: make([]*ruleView, set.IDs()), budgets: map[ruleLabel]*keyBudget{}}
-	if rs.derived = newPolicyCache(); old != nil && old.derived != nil {
+	rs.derived = newPolicyCache()
+	if old != nil && old.derived != nil {
 		rs.derived = old.derived // which the views of old use
 	}
 	added, gone, ok := set.Since(old.rules())
@@ -229,7 +230,8 @@ type monthDefaults map[*limit.Limit]*limit.Limit
 func (d monthDefaults) get(l *limit.Limit) *limit.Limit {
 	other := d[l]
 	if other == nil {
-		if other = l; l.Algorithm() == limit.FixedWindow {
+		other = l
+		if l.Algorithm() == limit.FixedWindow {
 			if with, err := l.WithCalendar(nil); err == nil {
 				other = with
 			}

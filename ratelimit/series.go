@@ -98,7 +98,8 @@ func (m *Metrics) override() *ruleSeries {
 
 // hold makes the series of a rule, until drop.
 func (m *Metrics) hold(v *ruleView) {
-	if v.series = nobody; m == nil {
+	v.series = nobody
+	if m == nil {
 		return
 	}
 	m.mu.Lock()
@@ -243,7 +244,8 @@ func (m *Metrics) dropLoose(set *descriptors.Set) {
 		if s.room && (key.domain == "" || key.path == "" && known) {
 			return true
 		}
-		if m.loose.Delete(k); s.room {
+		m.loose.Delete(k)
+		if s.room {
 			key.of.Drop(s.Series)
 			m.bounds.rules.GiveBack(1)
 		}

@@ -133,7 +133,8 @@ func (c *Coverage) add(h uint64, domain string, entries []descriptors.Entry, now
 			return s
 		}
 	}
-	if rest := c.rest(domain, now); c.count.shapes == maxShapes || size > maxBytes {
+	rest := c.rest(domain, now)
+	if c.count.shapes == maxShapes || size > maxBytes {
 		return rest
 	}
 	c.count.shapes++
