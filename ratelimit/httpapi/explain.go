@@ -240,7 +240,8 @@ type RefusalAnswer struct {
 func (h *Handlers) refusalAnswer(r *insight.Refusal) RefusalAnswer {
 	a := RefusalAnswer{At: r.At.UTC(), Domain: domainOf(r.Key), Rule: r.Rule, Limit: descriptors.LimitText(r.Limit),
 		Key: h.shown(r.Key), Cut: r.Cut, Cause: r.Cause, Tier: r.Tier, RequestID: r.RequestID}
-	if wait := milliseconds(r.Wait); r.Wait != limit.Never {
+	if r.Wait != limit.Never {
+		wait := milliseconds(r.Wait)
 		a.RetryAfterMS = &wait
 	}
 	return a

@@ -132,7 +132,8 @@ func answerOf(name string, usages []ratelimit.Usage) *usageAnswer {
 	if !counted(usages, func(*limit.Limit) bool { return true }) {
 		return nil
 	}
-	if a.figures = figuresOf(least); len(a.Limits) == 1 {
+	a.figures = figuresOf(least)
+	if len(a.Limits) == 1 {
 		a.Limits = nil
 	}
 	return a

@@ -44,7 +44,8 @@ func (h *Handlers) traffic() (a trafficAnswer) {
 	percent := func(part float64) float64 { return math.Round(part*1000) / 10 }
 	a.AnswersPerSecond = math.Round(rate.PerSecond*10) / 10
 	a.RefusedPercent, a.ByPolicyPercent = percent(rate.Refused), percent(rate.ByPolicy)
-	if last := rate.Last.UTC(); !rate.Last.IsZero() {
+	if !rate.Last.IsZero() {
+		last := rate.Last.UTC()
 		a.LastCall = &last
 	}
 	for _, s := range h.Service.Coverage().Shapes() {
@@ -163,7 +164,8 @@ func (h *Handlers) page(ctx context.Context, keys []limit.Key) ([]any, error) {
 		return nil, err
 	}
 	for i, u := range usages {
-		if name := h.shown(asked[i].name); u.Err != nil {
+		name := h.shown(asked[i].name)
+		if u.Err != nil {
 			list = append(list, unknownAnswer{name, algorithms[i], "UNKNOWN"})
 		} else if answer := answerOf(name, u.Limits); answer != nil {
 			list = append(list, answer)

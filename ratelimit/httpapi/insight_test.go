@@ -219,7 +219,8 @@ func TestRulesInForce(t *testing.T) {
 				r["used_percent"]))
 		}
 		next, more := page["next"].(string)
-		if after = next; !more {
+		after = next
+		if !more {
 			break
 		}
 	}

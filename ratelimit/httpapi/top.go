@@ -62,7 +62,8 @@ type State struct {
 
 func stateOf(u *ratelimit.Usage) (s State) {
 	used, left, retry := max(u.Limit.Capacity()-u.Remaining, 0), max(u.Remaining, 0), milliseconds(u.Retry)
-	if s.Used, s.Left = &used, &left; u.Retry != limit.Never {
+	s.Used, s.Left = &used, &left
+	if u.Retry != limit.Never {
 		s.RetryAfterMS = &retry
 	}
 	return s
@@ -156,7 +157,8 @@ func (h *Handlers) keyAnswer(k *fleet.Key, by fleet.By, states map[id]peeked) Ke
 		return a
 	}
 	a.Refused = &k.Figure
-	if most := k.Figure + k.Error; k.Error > 0 {
+	if k.Error > 0 {
+		most := k.Figure + k.Error
 		a.AtMost = &most
 	}
 	return a
