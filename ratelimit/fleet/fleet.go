@@ -98,7 +98,8 @@ func (f *Fleet) Top(ctx context.Context, by By, minutes int) Top {
 		}
 	}
 	for _, k := range merged {
-		if k.sum(by, minutes); k.Figure > 0 {
+		k.sum(by, minutes)
+		if k.Figure > 0 {
 			t.Keys = append(t.Keys, *k)
 		}
 	}

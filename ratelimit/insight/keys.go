@@ -225,7 +225,8 @@ func (k *keys) top(now int64, window, n int) (list []Stat, exact bool) {
 func (k *keys) stat(e *key, minute uint32, window int) Stat {
 	s := Stat{Name: e.name, Cut: e.cut, Rule: e.rule, Limit: e.limit, Minutes: make([]int64, numMinutes-1)}
 	sum, largest := e.figures.sum(minute, window)
-	if s.Figure = largest; !k.peaks {
+	s.Figure = largest
+	if !k.peaks {
 		s.Error, _ = e.errors.sum(minute, window)
 		s.Figure = sum - s.Error
 	}
