@@ -332,7 +332,8 @@ func TestProxyThatComesBackInTimeKeepsItsLeases(t *testing.T) {
 			}
 		}
 		f.pass(gone)
-		if f.want(1, fmt.Sprint("it calls another replica: ", elsewhere)); called < 0 {
+		f.want(1, fmt.Sprint("it calls another replica: ", elsewhere))
+		if called < 0 {
 			t.Error("nobody has noticed that the proxy was gone")
 		}
 	}

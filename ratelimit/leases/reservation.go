@@ -171,8 +171,8 @@ func (t *Tracker) withCorrections(op limit.Op, e *entry) []limit.Op {
 
 // noteLost counts reservations that ended because nobody ended them: n, if the verdict does not say.
 func (t *Tracker) noteLost(e *entry, v *limit.Verdict, n int64) {
-	if taken := v.Outcomes[0].Taken; len(v.Outcomes) > 1 {
-		n = taken
+	if len(v.Outcomes) > 1 {
+		n = v.Outcomes[0].Taken
 	}
 	if n <= 0 {
 		return

@@ -173,7 +173,8 @@ func (t *Tracker) applyBatch(ctx context.Context, domain string, a Action, token
 func (t *Tracker) applyAll(ctx context.Context, domain string, a Action, list []Return) {
 	reqs := make([]limit.Request, 0, len(list))
 	for i := range list {
-		if t.Do(a, &list[i]); len(list[i].Ops) > 0 {
+		t.Do(a, &list[i])
+		if len(list[i].Ops) > 0 {
 			list[len(reqs)], reqs = list[i], append(reqs, limit.Request{Ops: list[i].Ops})
 		}
 	}
