@@ -434,7 +434,8 @@ func (p *earliestPlayer) reconcile(repair bool) string {
 					shown(d.StartMs*1000), d.SizeMs, strings.TrimPrefix(d.Scope, p.prefix), d.Count, d.Slots)
 			}
 		}
-		if after = next; next == nil {
+		after = next
+		if next == nil {
 			return ""
 		}
 	}

@@ -156,7 +156,8 @@ func (f *fixture) scopeLeftDuringClaim(t *testing.T) {
 	must(t, err, "begin")
 	defer tx.Rollback()
 	_, ok, err := tx.Lock(ctx, f.series(4000), 0, 5)
-	if must(t, err, "lock"); !ok {
+	must(t, err, "lock")
+	if !ok {
 		t.Fatal("an empty window is full")
 	}
 	must(t, tx.Claim(ctx, f.series(4000), 0, []slots.Slot{f.slot(f.series(4000), 0, f.event(1))}), "claim")

@@ -352,7 +352,8 @@ func (f *fixture) wantForgotten(t *testing.T, what string, shrink func()) {
 	must(t, err, "generation")
 	shrink()
 	after, err := f.store.Generation(limited(t))
-	if must(t, err, "generation"); after == before {
+	must(t, err, "generation")
+	if after == before {
 		t.Errorf("%s: the generation is %d as before", what, after)
 	}
 }
