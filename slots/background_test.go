@@ -68,7 +68,8 @@ func TestBackgroundWorkThatHangsIsReported(t *testing.T) {
 	}
 	ended, stop := context.WithCancel(t.Context())
 	stop()
-	if s.asLeader(WorkRetention, time.Minute, s.purge)(ended); failures(s, WorkRetention) != 1 {
+	s.asLeader(WorkRetention, time.Minute, s.purge)(ended)
+	if failures(s, WorkRetention) != 1 {
 		t.Errorf("the end of the process is reported: %s", log.String())
 	}
 }

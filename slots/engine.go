@@ -137,7 +137,8 @@ func (r *search) later(ctx context.Context) error {
 			r.found.Exhausted = true
 			return nil
 		}
-		if r.giveUp(window); len(r.unplaced) == 0 {
+		r.giveUp(window)
+		if len(r.unplaced) == 0 {
 			return nil
 		}
 		c, err := r.claim(ctx, window, r.Max)

@@ -105,7 +105,8 @@ func (s *shares) admit() {
 		h.start()
 		close(h.queue[0])
 		h.queue = h.queue[1:]
-		if s.queued = slices.Delete(s.queued, i, i+1); len(h.queue) > 0 {
+		s.queued = slices.Delete(s.queued, i, i+1)
+		if len(h.queue) > 0 {
 			s.queued = append(s.queued, h)
 		}
 	}

@@ -71,7 +71,8 @@ func TestConfigsLeaveConnectionsToOthers(t *testing.T) {
 		if running["a"]+running["b"] != 7 {
 			t.Errorf("searches that run: %v, want 7 together", running)
 		}
-		if begin("c"); running["c"] != 1 {
+		begin("c")
+		if running["c"] != 1 {
 			t.Error("a third config waits")
 		}
 		for range 50 {

@@ -158,7 +158,8 @@ func (s *Scheduler) refuse(ctx context.Context, waiters []*waiter) {
 func (s *Scheduler) beyondReach(ctx context.Context, w *waiter, full *Span) error {
 	if w.reachMs < full.FromMs || w.reachMs > full.ToMs {
 		free, ok, err := s.NextFree(ctx, w.config, w.reachMs)
-		if *full = (Span{w.reachMs, free}); !ok || err != nil {
+		*full = (Span{w.reachMs, free})
+		if !ok || err != nil {
 			full.ToMs = 0
 		}
 	}

@@ -32,7 +32,8 @@ func readRequest(w http.ResponseWriter, r *http.Request, limit int64, v any) err
 func headerList(names []string) string {
 	list := make([]string, len(names))
 	for i, name := range names {
-		if list[i] = name; !plainName.MatchString(name) {
+		list[i] = name
+		if !plainName.MatchString(name) {
 			list[i] = strconv.QuoteToASCII(name)
 		}
 	}

@@ -166,7 +166,8 @@ func FuzzParseCalendar(f *testing.F) {
 		if again, err := ParseCalendar([]byte(s)); err != nil || again.String() != s {
 			t.Fatalf("%q: %s read back: %v, %v", text, s, again, err)
 		}
-		if size = MinSizeMs + floorMod(size, MaxSizeMs-MinSizeMs+1); start > -farMs && start < farMs {
+		size = MinSizeMs + floorMod(size, MaxSizeMs-MinSizeMs+1)
+		if start > -farMs && start < farMs {
 			start = gridBefore(start, size)
 			from, to, ok := c.Span(start, size)
 			sane(t, c, start, size, from, to, ok)
