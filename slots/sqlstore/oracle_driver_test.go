@@ -183,7 +183,8 @@ func TestOracleAllSent(t *testing.T) {
 	v := reflect.ValueOf(oracleDialect().statements)
 	for i := range v.NumField() {
 		text := v.Field(i).FieldByName("text").String()
-		if name := v.Type().Field(i).Name; text == "" {
+		name := v.Type().Field(i).Name
+		if text == "" {
 			t.Errorf("there is no statement %s", name)
 		} else if !all[text] {
 			t.Errorf("statement %s was not sent: %s", name, text)

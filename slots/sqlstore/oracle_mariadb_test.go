@@ -230,7 +230,8 @@ func TestOraclePackageDuplicate(t *testing.T) {
 	check(t, err)
 	defer tx.Rollback()
 	_, ok, err := tx.Lock(soon(t), s.Series, other.WindowMs, 100)
-	if check(t, err); !ok {
+	check(t, err)
+	if !ok {
 		t.Fatal("not locked")
 	}
 	check(t, tx.Claim(soon(t), s.Series, other.WindowMs, []slots.Slot{other}))
@@ -258,7 +259,8 @@ func TestOraclePackageDuplicate(t *testing.T) {
 	}
 	check(t, tx.Commit(ctx))
 	got := <-done
-	if check(t, got.err); got.found.Answers[0].Status != slots.Existing || got.found.Answers[0].Slot.ID != "theirs" {
+	check(t, got.err)
+	if got.found.Answers[0].Status != slots.Existing || got.found.Answers[0].Slot.ID != "theirs" {
 		t.Errorf("found %+v, want their slot", got.found)
 	}
 	wantNoDrift(t, db, s.Series)
@@ -271,7 +273,8 @@ func wantNoDrift(t *testing.T, db *DB, s slots.Series) {
 	t.Helper()
 	use(t, db, s)
 	drifts, _, err := db.Drift(soon(t), noonMs-1<<40, noonMs+1<<40, nil, 100, false)
-	if check(t, err); len(drifts) > 0 {
+	check(t, err)
+	if len(drifts) > 0 {
 		t.Errorf("counters differ from slots: %+v", drifts)
 	}
 }

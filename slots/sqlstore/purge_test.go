@@ -253,7 +253,8 @@ func TestAPurgeLocksNoWindowThatItLeaves(t *testing.T) {
 		left := 0
 		for ; rows.Next(); left++ {
 		}
-		if check(t, rows.Err()); left != 5 {
+		check(t, rows.Err())
+		if left != 5 {
 			t.Errorf("%d of 5 windows that are left are not locked", left)
 		}
 	})
