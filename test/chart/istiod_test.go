@@ -131,7 +131,8 @@ func TestIstiodAppliesTheEnvoyFilter(t *testing.T) {
 				}
 				return ""
 			})
-			if clusters := envoy.Admin("/clusters"); name == "service" {
+			clusters := envoy.Admin("/clusters")
+			if name == "service" {
 				const cluster = "outbound|8081||hg-headgate.limits.svc.cluster.local"
 				if !strings.Contains(clusters, cluster+"::default_priority::max_requests::100000") { // the DestinationRule's
 					t.Errorf("the cluster does not have what the chart's DestinationRule says:\n%s", clusters)

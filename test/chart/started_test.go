@@ -119,7 +119,8 @@ func (p *pod) servesPages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _ = resp.Body.Close(); resp.StatusCode != c.want {
+			_ = resp.Body.Close()
+			if resp.StatusCode != c.want {
 				t.Errorf("the admin port: %s with the token %q: %d, want %d", c.path, c.token, resp.StatusCode, c.want)
 			}
 		}

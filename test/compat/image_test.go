@@ -86,7 +86,8 @@ func (i *image) copy(from, to string, mode os.FileMode) {
 	out, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, mode)
 	if err == nil {
 		_, err = io.Copy(out, in)
-		if e := out.Close(); err == nil {
+		e := out.Close()
+		if err == nil {
 			err = e
 		}
 	}

@@ -50,7 +50,8 @@ func logLines(s *service) (fields []string, levels map[string]bool) {
 				names = append(names, name)
 			}
 		}
-		if at, _ := entry["@timestamp"].(string); len(names) == 3 {
+		if len(names) == 3 {
+			at, _ := entry["@timestamp"].(string)
 			if _, err := time.Parse(time.RFC3339Nano, at); err != nil {
 				s.t.Errorf("%s: %v", line, err)
 			}

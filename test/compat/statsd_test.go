@@ -38,7 +38,8 @@ func (c *statsCollector) read(t *testing.T, r io.Reader) {
 			continue
 		}
 		c.mu.Lock()
-		if name := m[1] + "|" + m[3]; m[3] == "c" {
+		name := m[1] + "|" + m[3]
+		if m[3] == "c" {
 			n := 0
 			for _, digit := range m[2] {
 				n = 10*n + int(digit-'0')

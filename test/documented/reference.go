@@ -73,7 +73,8 @@ func Environment() string {
 			for i := range made {
 				made[i] = quoted(made[i])
 			}
-			if what = strings.Join(made, ", "); v.Note != "" {
+			what = strings.Join(made, ", ")
+			if v.Note != "" {
 				what += "; "
 			}
 		}

@@ -254,7 +254,8 @@ func (f *front) WantAccessLog(parts ...string) {
 			if !strings.HasPrefix(line, "access ") {
 				continue
 			}
-			if last = line; containsAll(line, parts) {
+			last = line
+			if containsAll(line, parts) {
 				return ""
 			}
 		}

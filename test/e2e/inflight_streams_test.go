@@ -151,7 +151,8 @@ func websockets(s *stage) func() (stream, error) {
 		// It does not say which status. The same without the upgrade is as much
 		// of a request.
 		var c tally
-		if c.add(s.try("/sockets/echo")); c.want(s.t).refused == 1 {
+		c.add(s.try("/sockets/echo"))
+		if c.want(s.t).refused == 1 {
 			return nil, errCrowded
 		}
 		return nil, err

@@ -59,7 +59,8 @@ func StartLab(tb testenv.TB, s Setup) *Lab {
 		l.Headgates = append(l.Headgates,
 			testenv.ServeHeadgate(tb, s.Program, append([]string{"--rules", rules}, s.Serve...)...))
 	}
-	if l.config = l.printed(tb, s, rules); s.Gateway {
+	l.config = l.printed(tb, s, rules)
+	if s.Gateway {
 		l.config = l.gateway(tb, s)
 	}
 	if s.Change != nil {

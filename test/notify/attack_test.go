@@ -36,7 +36,8 @@ func TestChangesDuringSends(t *testing.T) {
 						}
 						a := s.gateways[(i+n)%2].send("u", fmt.Sprint(i, "/", n))
 						mu.Lock()
-						switch limit, _ := a.body["limit"].(float64); a.status {
+						limit, _ := a.body["limit"].(float64)
+						switch a.status {
 						case 200:
 							accepted[int(limit)]++
 						case 429:

@@ -54,7 +54,8 @@ func (s *series) quarter(n int, begin, end time.Time) (least, most float64, err 
 		if at.Before(from) || at.After(to) {
 			continue
 		}
-		if v := s.values[i]; !found {
+		v := s.values[i]
+		if !found {
 			least, most, found = v, v, true
 		} else {
 			least, most = min(least, v), max(most, v)
