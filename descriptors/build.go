@@ -36,7 +36,7 @@ func build(b *builder, spec *Spec, problems *Problems) *Set {
 	b.set.domains, b.set.hash = make(map[string]*domain, len(spec.Domains)), spec.Hash
 	b.domains, b.limits = map[string]*domainBuilder{}, map[limit.Spec]*limit.Limit{}
 	if spec.Hash >= 1<<52 {
-		b.at(Place{}, "", false, "the hash %d of the rules is not below 2^52", spec.Hash)
+		b.at(Place{}, "", isError, "the hash %d of the rules is not below 2^52", spec.Hash)
 	}
 	for _, d := range spec.Domains {
 		b.domain(d)
@@ -59,13 +59,13 @@ func build(b *builder, spec *Spec, problems *Problems) *Set {
 // domain reads one part of a domain.
 func (b *builder) domain(spec *DomainSpec) {
 	if spec == nil {
-		b.at(Place{}, "", false, "a domain is missing")
+		b.at(Place{}, "", isError, "a domain is missing")
 		return
 	}
 	if problem := wrongText("domain", spec.Name, maxDomain); problem != "" && !spec.Broken {
-		b.at(spec.Place, "", false, "%s", problem)
+		b.at(spec.Place, "", isError, "%s", problem)
 	} else if spec.Name == "" && !spec.Broken {
-		b.at(spec.Place, "", false, "the domain is empty")
+		b.at(spec.Place, "", isError, "the domain is empty")
 	}
 	d := b.domains[spec.Name]
 	if d == nil || spec.Broken {
@@ -80,7 +80,7 @@ func (b *builder) domain(spec *DomainSpec) {
 	b.rules(spec.Rules, d.way(), &d.top)
 	for _, r := range spec.Resources {
 		if r == nil {
-			b.at(Place{}, d.way().String(), false, "a resource is missing")
+			b.at(Place{}, d.way().String(), isError, "a resource is missing")
 			continue
 		}
 		b.resource(r, d)
@@ -92,7 +92,7 @@ func (b *builder) agree(d *domainBuilder, all **Switch, s *Switch) {
 	switch {
 	case s == nil:
 	case *all != nil && (*all).On != s.On:
-		b.at(s.Place, d.way().String(), false, "%s contradicts this; a domain treats all its requests alike", *all)
+		b.at(s.Place, d.way().String(), isError, "%s contradicts this; a domain treats all its requests alike", *all)
 	default:
 		*all = s
 	}

@@ -135,6 +135,12 @@ func TreePath(parent, key, value string) string {
 }
 
 // at reports a problem of what is at place, and in the tree at path.
+// What a problem is: rules with an error are not used.
+const (
+	isError   = false
+	isWarning = true
+)
+
 func (b *builder) at(place Place, path string, warning bool, format string, args ...any) {
 	b.Add(Problem{place.File, place.Line, place.Col, path, fmt.Sprintf(format, args...), warning})
 }
@@ -151,7 +157,7 @@ func (b *builder) rules(specs []*RuleSpec, w *way, to *siblings) {
 	at := new(way) // of one rule after the other: nothing keeps it
 	for _, s := range specs {
 		if s == nil {
-			b.at(Place{}, w.String(), false, "a rule is missing")
+			b.at(Place{}, w.String(), isError, "a rule is missing")
 			continue
 		}
 		*at = w.to(s)
@@ -163,7 +169,7 @@ func (b *builder) rules(specs []*RuleSpec, w *way, to *siblings) {
 			return
 		}
 		if at.depth > MaxDepth {
-			b.at(s.Place, w.String(), false, "rules are nested deeper than %d", MaxDepth)
+			b.at(s.Place, w.String(), isError, "rules are nested deeper than %d", MaxDepth)
 			return
 		}
 		fits := b.fits(s, at, to)
@@ -182,7 +188,7 @@ func (b *builder) rules(specs []*RuleSpec, w *way, to *siblings) {
 // next counts a rule. It returns false if there are too many of them.
 func (b *builder) next(place Place, path fmt.Stringer) bool {
 	if b.count++; b.count == MaxRules+1 {
-		b.at(place, path.String(), false, "more than %d rules", MaxRules)
+		b.at(place, path.String(), isError, "more than %d rules", MaxRules)
 	}
 	return b.count <= MaxRules
 }
@@ -207,9 +213,9 @@ func (b *builder) fits(s *RuleSpec, w *way, among *siblings) bool {
 		among.ids[w.id] = s
 		return true
 	case s.Key == first.Key:
-		b.at(s.Place, w.String(), false, "duplicate rule %q, first in %s:%d", w.id, first.Place.File, first.Place.Line)
+		b.at(s.Place, w.String(), isError, "duplicate rule %q, first in %s:%d", w.id, first.Place.File, first.Place.Line)
 	default:
-		b.at(s.Place, w.String(), false,
+		b.at(s.Place, w.String(), isError,
 			"key %q with value %q is spelt %q like key %q with value %q in %s:%d; statistics could not tell them apart",
 			s.Key, s.Value, w.id, first.Key, first.Value, first.Place.File, first.Place.Line)
 	}
@@ -360,7 +366,7 @@ func (b *builder) level(among *siblings, w *way) *level {
 			entries[i] = Entry{s.Key, s.Value}
 		}
 		lv.wild = newWildcards(entries, func(i, inner int) {
-			b.below(w, wild[i], false, "more than %d wildcards of one level have the same beginning and end "+
+			b.below(w, wild[i], isError, "more than %d wildcards of one level have the same beginning and end "+
 				"and differ only between their *; matching them would be slow", inner)
 		})
 		lv.literals(wild)
@@ -412,7 +418,7 @@ func (b *builder) shadowed(specs []*RuleSpec, w *way, lv *level, wild []*RuleSpe
 		if _, ok := lv.exact[Entry{s.Key, s.Value}]; ok {
 			what = "applies only to its own text, * included"
 		}
-		b.below(w, s, true, "the rule %s: %s %q in %s:%d matches all it would", what, why, o.Label(), o.Place.File,
+		b.below(w, s, isWarning, "the rule %s: %s %q in %s:%d matches all it would", what, why, o.Label(), o.Place.File,
 			o.Place.Line)
 	}
 	every := func(s *RuleSpec) *Entry {

@@ -193,7 +193,7 @@ func (b *builder) resourceIndex(d *domainBuilder) *resourceIndex {
 	}
 	for _, r := range d.resources {
 		if ix.cutParams && r.class != classRegex && r.class != classOperation && hasParams(r.text) {
-			b.atResource(r, false, "path %q: %s says that paths are compared without what follows a semicolon",
+			b.atResource(r, isError, "path %q: %s says that paths are compared without what follows a semicolon",
 				spell.Short(r.text), d.cutParams)
 		}
 		ix.add(r)
@@ -201,16 +201,16 @@ func (b *builder) resourceIndex(d *domainBuilder) *resourceIndex {
 	ix.sort()
 	ix.lists(func(list []*resource) {
 		if len(list) > maxAlike {
-			b.atResource(list[maxAlike], false, "more than %d resources have this path and differ only in method and criteria; "+
-				"matching them would be slow", maxAlike)
+			b.atResource(list[maxAlike], isError, "more than %d resources have this path and differ only in method and "+
+				"criteria; matching them would be slow", maxAlike)
 		}
 	})
 	if len(ix.regexes) > maxRegexes {
-		b.atResource(ix.regexes[maxRegexes], false,
+		b.atResource(ix.regexes[maxRegexes], isError,
 			"the domain has more than %d regular expressions for paths; matching them would be slow", maxRegexes)
 	}
 	if n := len(matchedHeaders(d.resources)); n > maxMatchedHeaders {
-		b.atResource(d.resources[0], false,
+		b.atResource(d.resources[0], isError,
 			"the domain's resources match on %d different headers; a request carries at most %d", n, maxMatchedHeaders)
 	}
 	return ix
@@ -222,7 +222,7 @@ func (b *builder) sameRequests(d *domainBuilder) {
 	for _, r := range d.resources {
 		id := parts(r.method, fmt.Sprint(r.class), r.shape(), string(r.asks.encode()))
 		if o := first[id]; o != nil {
-			b.atResource(r, true, "the resource never applies: the earlier %s in %s:%d matches the same requests",
+			b.atResource(r, isWarning, "the resource never applies: the earlier %s in %s:%d matches the same requests",
 				o.rule.Resource, o.place.File, o.place.Line)
 			continue
 		}
@@ -240,8 +240,8 @@ func (b *builder) unreachable(s *RuleSpec, d *domainBuilder) {
 	for _, below := range s.Rules {
 		if below.Key == pathEntry {
 			w := d.way().to(s)
-			b.below(&w, below, true, "the rule never applies: the domain has resources, and descriptors that begin with %s "+
-				"and %s are matched against those",
+			b.below(&w, below, isWarning, "the rule never applies: the domain has resources, and descriptors that begin with "+
+				"%s and %s are matched against those",
 				methodEntry, pathEntry)
 		}
 	}

@@ -30,11 +30,11 @@ func (s *spot) part(place Place, fields Fields) *spot {
 // errorf reports a problem of a field; of the whole if field is empty or has no
 // place.
 func (s *spot) errorf(field, format string, args ...any) {
-	s.report(field, false, format, args...)
+	s.report(field, isError, format, args...)
 }
 
 func (s *spot) warnf(field, format string, args ...any) {
-	s.report(field, true, format, args...)
+	s.report(field, isWarning, format, args...)
 }
 
 func (s *spot) report(field string, warning bool, format string, args ...any) {

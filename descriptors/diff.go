@@ -164,10 +164,10 @@ func (r *Rule) eachLimit(f func(limitID, figures)) {
 			id.number = 0
 		}
 		var text line
-		text.add(true, "%s", LimitText(l.Limit))
-		text.add(r.MaxKeys != 0, " max_keys %d", r.MaxKeys)
-		text.add(l.Reserved, " reserve %v", r.Reserve)
-		text.add(r.Shadow || l.Shadow, " shadow")
+		text.add("%s", LimitText(l.Limit))
+		text.addIf(r.MaxKeys != 0, " max_keys %d", r.MaxKeys)
+		text.addIf(l.Reserved, " reserve %v", r.Reserve)
+		text.addIf(r.Shadow || l.Shadow, " shadow")
 		f(id, figures{text.String(), true})
 	}
 	id.name, id.number = "", 0

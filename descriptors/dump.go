@@ -38,9 +38,9 @@ func (r *Rule) dump(w io.Writer) {
 	for i := range r.Limits {
 		var l line
 		one := &r.Limits[i]
-		l.add(true, "%s: %s, shadow_mode: %t", place, one.figures(), r.Shadow || one.Shadow)
-		l.add(one.Name != "", ", name: %s", one.Name)
-		l.add(one.Limit.Share() != 0, ", local_share: %s", shareText(one.Limit.Share()))
+		l.add("%s: %s, shadow_mode: %t", place, one.figures(), r.Shadow || one.Shadow)
+		l.addIf(one.Name != "", ", name: %s", one.Name)
+		l.addIf(one.Limit.Share() != 0, ", local_share: %s", shareText(one.Limit.Share()))
 		fmt.Fprintf(w, "%s%s\n", l.String(), rest)
 	}
 	if r.Concurrency != nil {
@@ -51,45 +51,48 @@ func (r *Rule) dump(w io.Writer) {
 	}
 }
 
-// A line is text whose parts are there if something is set.
+// A line is text of parts.
 type line struct{ strings.Builder }
 
-func (l *line) add(set bool, format string, args ...any) {
+func (l *line) add(format string, args ...any) { fmt.Fprintf(l, format, args...) }
+
+// addIf adds a part if something is set.
+func (l *line) addIf(set bool, format string, args ...any) {
 	if set {
-		fmt.Fprintf(l, format, args...)
+		l.add(format, args...)
 	}
 }
 
 // String renders the tier as one line.
 func (t *Tier) String() string {
 	var l line
-	l.add(true, "in flight > %d:", t.Threshold)
-	l.add(t.Delay > 0, " delay %s", units.Format(t.Delay))
-	l.add(t.Status != 0, " status %d", t.Status)
+	l.add("in flight > %d:", t.Threshold)
+	l.addIf(t.Delay > 0, " delay %s", units.Format(t.Delay))
+	l.addIf(t.Status != 0, " status %d", t.Status)
 	for _, h := range t.Headers {
-		l.add(true, ", %s: %s", h.Name, h.Value)
+		l.add(", %s: %s", h.Name, h.Value)
 	}
-	l.add(t.Content != "", ", content: %q", spell.Short(t.Content))
-	l.add(t.Name != "", ", name: %s", t.Name)
+	l.addIf(t.Content != "", ", content: %q", spell.Short(t.Content))
+	l.addIf(t.Name != "", ", name: %s", t.Name)
 	return l.String()
 }
 
 // modes renders what else is set on the rule.
 func (r *Rule) modes() string {
 	var l line
-	l.add(r.Resource != "", ", path: %v", r.class)
-	l.add(r.Quota, ", quota_mode: true")
-	l.add(r.shared != nil, ", share_threshold: true")
-	l.add(r.raw, ", counter: value")
-	l.add(r.Policy != nil, ", policy: %v", r.Policy)
-	l.add(len(r.Replaces) > 0, ", replaces: %s", strings.Join(r.Replaces, " "))
-	l.add(r.OnBackendError != FailDefault, ", on_backend_error: %v", r.OnBackendError)
-	l.add(r.OnOverload != FailDefault, ", on_overload: %v", r.OnOverload)
-	l.add(r.Charge != ChargeDefault, ", charge: %v", r.Charge)
-	l.add(r.Overflow != OverflowDefault, ", overflow: %v", r.Overflow)
-	l.add(r.MaxDebt != 0, ", max_debt: %d", r.MaxDebt)
-	l.add(r.MaxKeys != 0, ", max_keys: %d", r.MaxKeys)
-	l.add(r.Reserve != nil, ", reserve: %v", r.Reserve)
+	l.addIf(r.Resource != "", ", path: %v", r.class)
+	l.addIf(r.Quota, ", quota_mode: true")
+	l.addIf(r.shared != nil, ", share_threshold: true")
+	l.addIf(r.raw, ", counter: value")
+	l.addIf(r.Policy != nil, ", policy: %v", r.Policy)
+	l.addIf(len(r.Replaces) > 0, ", replaces: %s", strings.Join(r.Replaces, " "))
+	l.addIf(r.OnBackendError != FailDefault, ", on_backend_error: %v", r.OnBackendError)
+	l.addIf(r.OnOverload != FailDefault, ", on_overload: %v", r.OnOverload)
+	l.addIf(r.Charge != ChargeDefault, ", charge: %v", r.Charge)
+	l.addIf(r.Overflow != OverflowDefault, ", overflow: %v", r.Overflow)
+	l.addIf(r.MaxDebt != 0, ", max_debt: %d", r.MaxDebt)
+	l.addIf(r.MaxKeys != 0, ", max_keys: %d", r.MaxKeys)
+	l.addIf(r.Reserve != nil, ", reserve: %v", r.Reserve)
 	return l.String()
 }
 
@@ -123,8 +126,8 @@ func calendar(s *limit.Spec) string {
 // figures renders the limit itself.
 func (c *Concurrency) figures() string {
 	var l line
-	l.add(true, "algorithm=concurrency lease_ttl=%s", units.Format(c.LeaseTTL))
-	l.add(c.ByHits, " release=hits")
-	l.add(!c.ByHits && c.Hold > 0, " reject_hold=%s", units.Format(c.Hold))
+	l.add("algorithm=concurrency lease_ttl=%s", units.Format(c.LeaseTTL))
+	l.addIf(c.ByHits, " release=hits")
+	l.addIf(!c.ByHits && c.Hold > 0, " reject_hold=%s", units.Format(c.Hold))
 	return l.String()
 }

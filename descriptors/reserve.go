@@ -103,13 +103,13 @@ func (r *Reserve) String() string {
 	var l line
 	switch {
 	case r.By == ReserveFixed:
-		l.add(true, "amount %d", r.Default)
+		l.add("amount %d", r.Default)
 	default:
-		l.add(true, "amount %s default %d max %d", reservingNames[r.By], r.Default, r.Max)
+		l.add("amount %s default %d max %d", reservingNames[r.By], r.Default, r.Max)
 	}
-	l.add(true, " ttl %s on_lost %s", units.Format(r.TTL), endNames[r.OnLost])
-	l.add(r.Match == MatchToken, " on_5xx %s", endNames[r.On5xx])
-	l.add(true, " match %s", matchNames[r.Match])
+	l.add(" ttl %s on_lost %s", units.Format(r.TTL), endNames[r.OnLost])
+	l.addIf(r.Match == MatchToken, " on_5xx %s", endNames[r.On5xx])
+	l.add(" match %s", matchNames[r.Match])
 	return l.String()
 }
 

@@ -68,15 +68,15 @@ func newWildcards(wild []Entry, tooMany func(i, inner int)) *wildcards {
 		}
 	}
 	for k, ps := range values {
-		w.values[k] = newPatterns(ps, false, tooMany)
+		w.values[k] = newPatterns(ps, mayRepeat, tooMany)
 	}
 	for g, ps := range grouped {
 		if len(ps) > 0 {
-			w.groups[g].values = newPatterns(ps, false, tooMany)
+			w.groups[g].values = newPatterns(ps, mayRepeat, tooMany)
 		}
 	}
 	if len(keys) > 0 {
-		w.keys = newPatterns(keys, true, tooMany)
+		w.keys = newPatterns(keys, once, tooMany)
 	}
 	return w
 }
@@ -141,8 +141,13 @@ type ending struct {
 	many    []pattern    // several pieces
 }
 
-// newPatterns builds the index. With once, each calls its function once for
-// every pattern that matches, else perhaps repeatedly.
+// How often each calls its function for a pattern that matches.
+const (
+	once      = true
+	mayRepeat = false
+)
+
+// newPatterns builds the index. once says how often each calls its function.
 func newPatterns(ps []pattern, once bool, tooMany func(i, inner int)) *patterns {
 	type ends struct{ prefix, suffix string }
 	groups := map[ends][]pattern{}
