@@ -83,20 +83,22 @@ func written(f fields) descriptors.Fields {
 	return out
 }
 
-func (l *loader) problem(warning bool, n *yaml.Node, t *twig, format string, args ...any) {
-	p := descriptors.Problem{File: l.file, Path: t.path(), Message: fmt.Sprintf(format, args...), Warning: warning}
+func (l *loader) problem(n *yaml.Node, t *twig, format string, args ...any) descriptors.Problem {
+	p := descriptors.Problem{File: l.file, Path: t.path(), Message: fmt.Sprintf(format, args...)}
 	if n != nil {
 		p.Line, p.Col = n.Line, n.Column
 	}
-	l.Add(p)
+	return p
 }
 
 func (l *loader) errorf(n *yaml.Node, t *twig, format string, args ...any) {
-	l.problem(false, n, t, format, args...)
+	l.Add(l.problem(n, t, format, args...))
 }
 
 func (l *loader) warnf(n *yaml.Node, t *twig, format string, args ...any) {
-	l.problem(true, n, t, format, args...)
+	p := l.problem(n, t, format, args...)
+	p.Warning = true
+	l.Add(p)
 }
 
 // A fileStyle is what a file's top level says of its resources.

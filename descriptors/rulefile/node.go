@@ -115,7 +115,7 @@ func (l *loader) mapping(n *yaml.Node, t *twig, what string) ([]pair, bool) {
 		return nil, false
 	}
 	out := pairs{list: make([]pair, 0, len(n.Content)/2)}
-	l.pairs(n, t, false, 0, &out)
+	l.pairs(n, t, 0, &out)
 	return out.list, true
 }
 
@@ -149,7 +149,9 @@ func (ps *pairs) add(p pair) {
 	}
 }
 
-func (l *loader) pairs(n *yaml.Node, t *twig, merged bool, depth int, out *pairs) {
+// pairs adds the entries of n. depth says how many "<<" bring them in.
+func (l *loader) pairs(n *yaml.Node, t *twig, depth int, out *pairs) {
+	merged := depth > 0
 	for i := 0; i+1 < len(n.Content) && l.spend(n, t); i += 2 {
 		k, v := n.Content[i], l.follow(n.Content[i+1])
 		if k.ShortTag() == "!!merge" {
@@ -186,7 +188,7 @@ func (l *loader) merge(k, v *yaml.Node, t *twig, depth int, out *pairs) {
 			l.errorf(k, t, "<< must be followed by the alias of a mapping")
 			return
 		}
-		l.pairs(n, t, true, depth+1, out)
+		l.pairs(n, t, depth+1, out)
 	}
 }
 
