@@ -78,7 +78,7 @@ func decode(name string, print fingerprint, raw [][]byte, t *translator, old *ve
 	for _, b := range raw {
 		more, err := t.config(b, at)
 		if err != nil {
-			t.add(at, false, "a RateLimitConfig cannot be decoded: %v", err)
+			t.errorf(at, "a RateLimitConfig cannot be decoded: %v", err)
 			return v
 		}
 		list = append(list, more...)

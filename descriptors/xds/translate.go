@@ -38,9 +38,13 @@ func (n *node) String() string {
 	return descriptors.TreePath(n.parent.String(), n.key, n.value)
 }
 
-func (t *translator) add(n *node, warning bool, format string, args ...any) {
+func (t *translator) errorf(n *node, format string, args ...any) {
+	t.problems.Add(descriptors.Problem{File: source, Path: n.String(), Message: fmt.Sprintf(format, args...)})
+}
+
+func (t *translator) warnf(n *node, format string, args ...any) {
 	t.problems.Add(descriptors.Problem{File: source, Path: n.String(), Message: fmt.Sprintf(format, args...),
-		Warning: warning})
+		Warning: true})
 }
 
 // config reads one message of a domain. It returns the descriptors at its top, encoded.
@@ -78,7 +82,7 @@ func (t *translator) branch(encoded [][]byte, domain *node) *branch {
 	for _, b := range encoded {
 		d := new(rlsconf.RateLimitDescriptor)
 		if err := (proto.UnmarshalOptions{RecursionLimit: recursionLimit - 1}).Unmarshal(b, d); err != nil {
-			own.add(domain, false, "a RateLimitConfig cannot be decoded: %v", err)
+			own.errorf(domain, "a RateLimitConfig cannot be decoded: %v", err)
 			continue
 		}
 		group = append(group, d)
@@ -95,7 +99,7 @@ func (t *translator) branch(encoded [][]byte, domain *node) *branch {
 // leave it without the rest of its rules.
 func (t *translator) unknown(at *node, fields []byte) {
 	if len(fields) > 0 {
-		t.add(at, true, "the message has fields that this version of headgate does not know; they have no effect")
+		t.warnf(at, "the message has fields that this version of headgate does not know; they have no effect")
 	}
 }
 
@@ -134,7 +138,7 @@ func (t *translator) rule(group []*rlsconf.RateLimitDescriptor, at *node) *descr
 		}
 	}
 	if combine(limits, &r.Body) {
-		t.add(at, true, "the control plane sends the key and value %d times with different limits; "+
+		t.warnf(at, "the control plane sends the key and value %d times with different limits; "+
 			"the strictest of them applies", len(group))
 	}
 	r.Rules = t.rules(below, at)
@@ -155,17 +159,17 @@ func (t *translator) limit(d *rlsconf.RateLimitDescriptor, at *node) (s descript
 	number := p.GetUnit()
 	if s.Unlimited {
 		if number != rlsconf.RateLimitUnit_UNKNOWN {
-			t.add(at, false, "unlimited and unit contradict each other")
+			t.errorf(at, "unlimited and unit contradict each other")
 		}
 		return s, true
 	}
 	unit, known := units.Numbered(int32(number))
 	switch {
 	case number == rlsconf.RateLimitUnit_UNKNOWN:
-		t.add(at, false, "rate_limit has no unit; it must be one of %s", strings.Join(units.Names(), ", "))
+		t.errorf(at, "rate_limit has no unit; it must be one of %s", strings.Join(units.Names(), ", "))
 		return s, false
 	case !known:
-		t.add(at, false, "rate_limit has the unit number %d, which this version of headgate does not know", number)
+		t.errorf(at, "rate_limit has the unit number %d, which this version of headgate does not know", number)
 		return s, false
 	}
 	s.Figures = limit.Spec{Algorithm: limit.FixedWindow, Max: int64(p.GetRequestsPerUnit()), Window: unit.Length,
