@@ -187,7 +187,7 @@ func (r *Report) Notes() (notes []string) {
 		r.Forgotten)
 	note(r.KeysLeftOut, "there are more newly refused keys than --max-keys")
 	for _, b := range r.BadLines {
-		note(true, "%v", b)
+		notes = append(notes, fmt.Sprint(b))
 	}
 	note(r.Bad > 0, "%s could not be read", spell.Count(r.Bad, "line"))
 	return notes
