@@ -84,10 +84,10 @@ func schemas(conf *config.Config, log *slog.Logger) []schema {
 	}
 	all := []schema{
 		{"slots", conf.Slots.URL, sqlstore.Print, func(context.Context) (migrator, error) {
-			return server.OpenDatabase(&conf.Slots, false, log)
+			return server.OpenDatabase(&conf.Slots, server.MayBeNew, log)
 		}},
 		{"policies", conf.Policies.URL, policystore.Print, func(context.Context) (migrator, error) {
-			return server.OpenPolicies(&conf.Policies, false, log)
+			return server.OpenPolicies(&conf.Policies, server.MayBeNew, log)
 		}},
 		{"backend", backend, backendSchema, func(ctx context.Context) (migrator, error) {
 			return stack.New(ctx, backend, stack.Options{Log: log})

@@ -47,7 +47,7 @@ func policyStoreCommand(cmd *cobra.Command, count cobra.PositionalArgs,
 		if conf == nil {
 			return run(ctx, table.NewEditor(remotePolicies{api: &api, warn: cmd.ErrOrStderr()}, nil), args)
 		}
-		store, err := server.OpenPolicies(&conf.Policies, true, log)
+		store, err := server.OpenPolicies(&conf.Policies, server.Existing, log)
 		if err != nil {
 			return err
 		}

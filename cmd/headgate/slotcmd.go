@@ -114,7 +114,7 @@ The exit code is 0 if no window differs or all were repaired, and 3 if some diff
 		if conf.Slots.URL == "" {
 			return inputError{errors.New("no slot database: set --slots, HEADGATE_SLOTS, or slots: in the --config file")}
 		}
-		db, err := server.OpenDatabase(&conf.Slots, true, log)
+		db, err := server.OpenDatabase(&conf.Slots, server.Existing, log)
 		if err != nil {
 			return err
 		}

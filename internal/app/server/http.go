@@ -58,11 +58,11 @@ func (s *server) openHTTP(ctx context.Context) error {
 		write         time.Duration // how long an answer may take
 		tls           *certFiles    // nil: no TLS
 	}{
-		{"http", s.conf.HTTP, p.before(s.httpHandler(ready), true, conf.Address == ""), api, nil},
+		{"http", s.conf.HTTP, p.before(s.httpHandler(ready), rooms{slots: true, admin: conf.Address == ""}), api, nil},
 		{"debug", s.conf.Debug, s.debugHandler(), 2 * time.Minute, nil}, // profiles take their time
 		{"metrics", s.conf.Metrics, s.metricsHandler(), api, nil},
 		// A client with a certificate instead of a token can use slots here, where the same guard is in front of them.
-		{"admin", conf.Address, p.before(admin, s.conf.Slots.Auth, true), api, adminTLS},
+		{"admin", conf.Address, p.before(admin, rooms{slots: s.conf.Slots.Auth, admin: true}), api, adminTLS},
 	} {
 		if h.address == "" {
 			continue
@@ -131,20 +131,23 @@ type sharedPaths struct {
 	home  http.Handler // of / and /limits
 }
 
+// rooms says which of the shared paths a listener has.
+type rooms struct{ slots, admin bool }
+
 // before returns a handler of the paths of slots and of the admin, as the listener has them, and
 // next's for the rest. A ServeMux would redirect paths that end in ids such as "..".
-func (p *sharedPaths) before(next http.Handler, slots, admin bool) http.Handler {
+func (p *sharedPaths) before(next http.Handler, has rooms) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {
-		case slots && p.slots != nil && (path == "/slots" || strings.HasPrefix(path, "/slots/") || strings.HasPrefix(path,
+		case has.slots && p.slots != nil && (path == "/slots" || strings.HasPrefix(path, "/slots/") || strings.HasPrefix(path,
 			"/api/v1/")):
 			web.EndTurn(r.Context()) // it waits for a database
 			p.slots.ServeHTTP(w, r)
-		case admin && strings.HasPrefix(path, "/admin/"):
+		case has.admin && strings.HasPrefix(path, "/admin/"):
 			p.admin.ServeHTTP(w, r)
-		case admin && p.page != nil && (path == "/policies" || strings.HasPrefix(path, "/policies/")):
+		case has.admin && p.page != nil && (path == "/policies" || strings.HasPrefix(path, "/policies/")):
 			p.page.ServeHTTP(w, r)
-		case admin && (path == "/" || path == "/limits" || strings.HasPrefix(path, "/limits/")):
+		case has.admin && (path == "/" || path == "/limits" || strings.HasPrefix(path, "/limits/")):
 			p.home.ServeHTTP(w, r)
 		case path == "/policies" || path == "/slots":
 			web.Error(w, http.StatusNotFound, "headgate serve without --policies URL has no page /policies, without --slots "+

@@ -22,9 +22,9 @@ import (
 type policyService struct{ *sqlstore.Source }
 
 // OpenPolicies opens the database of policies that the settings name. It need not answer at this
-// moment, but a file that is one has to be there if existing says so. The caller closes it.
-func OpenPolicies(c *config.Policies, existing bool, log *slog.Logger) (*sqlstore.Store, error) {
-	store, err := sqlstore.Open(sqlstore.Config{Existing: existing, URL: c.URL, Username: c.Username,
+// moment. The caller closes it.
+func OpenPolicies(c *config.Policies, is Presence, log *slog.Logger) (*sqlstore.Store, error) {
+	store, err := sqlstore.Open(sqlstore.Config{Existing: is == Existing, URL: c.URL, Username: c.Username,
 		Password: c.Password, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("--policies: %w", err)
@@ -45,7 +45,7 @@ func openPolicies(ctx context.Context, s *server) (*addition, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--backend: %w", err)
 	}
-	store, err := OpenPolicies(conf, !conf.Migrate, log)
+	store, err := OpenPolicies(conf, Presence(!conf.Migrate), log)
 	if err != nil {
 		return nil, err
 	}

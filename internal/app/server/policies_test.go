@@ -100,7 +100,7 @@ func TestPoliciesThatTheStoreCannotKeep(t *testing.T) {
 		t.Errorf("%d %v", code, answer)
 	}
 	settings := &config.Policies{URL: policiesURL}
-	store, err := OpenPolicies(settings, true, slog.New(slog.DiscardHandler))
+	store, err := OpenPolicies(settings, Existing, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

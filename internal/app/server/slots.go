@@ -27,12 +27,20 @@ type slotService struct {
 	database  condition
 }
 
+// Presence says whether a database that is a file has to be there when it is opened.
+type Presence bool
+
+// What a database may be.
+const (
+	Existing Presence = true
+	MayBeNew Presence = false
+)
+
 // OpenDatabase opens the database of slots that the settings name. It need not answer at
-// this moment, but a file that is one has to be there if existing says so. The error says what is
-// wrong with the settings. The caller closes it.
-func OpenDatabase(c *config.Slots, existing bool, log *slog.Logger) (*sqlstore.DB, error) {
-	db, err := sqlstore.Open(sqlstore.Config{Existing: existing, URL: c.URL, Username: c.Username, Password: c.Password,
-		PoolMin: c.PoolMin, PoolMax: c.PoolMax, Log: log})
+// this moment. The error says what is wrong with the settings. The caller closes it.
+func OpenDatabase(c *config.Slots, is Presence, log *slog.Logger) (*sqlstore.DB, error) {
+	db, err := sqlstore.Open(sqlstore.Config{Existing: is == Existing, URL: c.URL, Username: c.Username,
+		Password: c.Password, PoolMin: c.PoolMin, PoolMax: c.PoolMax, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("--slots: %w", err)
 	}
@@ -42,7 +50,7 @@ func OpenDatabase(c *config.Slots, existing bool, log *slog.Logger) (*sqlstore.D
 // LocalSlots opens the database of slots as [OpenDatabase] does, and returns the admin API of slots for callers in this
 // process, who need no token. The caller closes the database.
 func LocalSlots(ctx context.Context, c *config.Slots, log *slog.Logger) (_ http.Handler, _ *sqlstore.DB, err error) {
-	db, err := OpenDatabase(c, true, log)
+	db, err := OpenDatabase(c, Existing, log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -76,7 +84,7 @@ func openSlots(_ context.Context, of *server) (*addition, error) {
 	if conf.URL == "" {
 		return nil, nil
 	}
-	db, err := OpenDatabase(conf, !conf.Migrate, log)
+	db, err := OpenDatabase(conf, Presence(!conf.Migrate), log)
 	if err != nil {
 		return nil, err
 	}
