@@ -98,12 +98,12 @@ func labels(name string) []string {
 // wildcard in the certificate does not name a client.
 func (all Patterns) Admit(cert *x509.Certificate) bool {
 	for _, name := range cert.DNSNames {
-		if parts := labels(name); !strings.Contains(name, "*") && all.admit(false, parts) {
+		if parts := labels(name); !strings.Contains(name, "*") && all.admit(isDNS, parts) {
 			return true
 		}
 	}
 	for _, id := range cert.URIs {
-		if parts, ok := spiffeParts(id); ok && all.admit(true, parts) {
+		if parts, ok := spiffeParts(id); ok && all.admit(isSPIFFE, parts) {
 			return true
 		}
 	}
@@ -131,6 +131,12 @@ func spiffeParts(id *url.URL) ([]string, bool) {
 	parts[0] = strings.ToLower(parts[0])
 	return parts, true
 }
+
+// What the parts of a name are of.
+const (
+	isDNS    = false
+	isSPIFFE = true
+)
 
 func (all Patterns) admit(spiffe bool, parts []string) bool {
 	return slices.ContainsFunc(all, func(p pattern) bool {
