@@ -78,7 +78,7 @@ func (b *Backend) Close() error {
 func (b *Backend) Ping(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, b.conf.Timeout)
 	defer cancel()
-	if err := b.beat(within, true); err != nil {
+	if err := b.beat(within, sqldb.Always); err != nil {
 		return standing(err)
 	}
 	missing, err := b.db.Missing(ctx, schema())

@@ -56,7 +56,7 @@ func (b *Backend) do(ctx context.Context, op string, t task) error {
 func (b *Backend) run(ctx context.Context, op string, t task, e effort) error {
 	ctx, cancel := context.WithTimeout(ctx, b.conf.Timeout)
 	defer cancel()
-	if err := b.beat(ctx, false); err != nil {
+	if err := b.beat(ctx, sqldb.IfHanging); err != nil {
 		// not %w: the beat may be in doubt, this is not
 		return failed(fmt.Errorf("%s: nothing is written while commits hang: %v", op, err), false)
 	}
@@ -89,9 +89,9 @@ func (b *Backend) repeat(ctx context.Context, op string, t task, e effort) error
 // beatLife is how long the row of a beat may stay, in µs.
 const beatLife = 60_000_000
 
-// beat writes to a row of this process's own: always, or if commits hang.
-func (b *Backend) beat(ctx context.Context, always bool) error {
-	err := b.db.Hangs.Try(ctx, always, func() error {
+// beat writes to a row of this process's own.
+func (b *Backend) beat(ctx context.Context, when sqldb.When) error {
+	err := b.db.Hangs.Try(ctx, when, func() error {
 		return b.repeat(ctx, "ping",
 			&plain{keys: [][]byte{b.self}, then: func(_ [][]byte, now limit.Instant) ([]row, [][]byte) {
 				return []row{{key: b.self, state: []byte{}, at: int64(now), ends: now + beatLife}}, nil

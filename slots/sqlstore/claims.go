@@ -40,7 +40,7 @@ func (db *DB) begin(ctx context.Context) (*tx, error) {
 
 // mayWrite returns an error while commits hang. It writes to a leader's row, as the same leader in all processes.
 func (db *DB) mayWrite(ctx context.Context) error {
-	return db.sql.Hangs.Try(ctx, false, func() error {
+	return db.sql.Hangs.Try(ctx, sqldb.IfHanging, func() error {
 		if _, err := db.Lead(ctx, "commits", "all", 0); err != nil {
 			return &slots.StoreError{Kind: slots.Unavailable, Op: "claim a slot",
 				Err: fmt.Errorf("nothing is written while commits hang: %w", err)}

@@ -22,10 +22,19 @@ func (h *Hangs) Committed(ctx context.Context, err error) {
 	}
 }
 
-// Try runs write, which writes to the row, if commits hang, or always. Callers take turns. The error is that of write,
-// or that of ctx if it ends while Try waits for its turn.
-func (h *Hangs) Try(ctx context.Context, always bool, write func() error) error {
-	if !always && !h.on.Load() {
+// When says when [Hangs.Try] writes.
+type When bool
+
+// When Try writes.
+const (
+	Always    When = true
+	IfHanging When = false
+)
+
+// Try runs write, which writes to the row. Callers take turns. The error is that of write, or that of ctx if it ends
+// while Try waits for its turn.
+func (h *Hangs) Try(ctx context.Context, when When, write func() error) error {
+	if when == IfHanging && !h.on.Load() {
 		return nil
 	}
 	select {
@@ -34,7 +43,7 @@ func (h *Hangs) Try(ctx context.Context, always bool, write func() error) error 
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if !always && !h.on.Load() {
+	if when == IfHanging && !h.on.Load() {
 		return nil
 	}
 	err := write()
