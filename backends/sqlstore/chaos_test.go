@@ -407,7 +407,8 @@ func TestKilledProcessLosesAtMostOneUnit(t *testing.T) {
 							<-start
 							fmt.Fprintln(in)
 						case line == "admitted":
-							if admitted[i]++; i == 0 && admitted[0] == crowdMax/10 {
+							admitted[i]++
+							if i == 0 && admitted[0] == crowdMax/10 {
 								_ = cmd.Process.Kill()
 							}
 						case strings.HasPrefix(line, "error"):
