@@ -109,8 +109,12 @@ func (t *Tracker) Settle(domain string, r *Return, v *limit.Verdict) {
 		return
 	}
 	t.store.takeLocal(r.Ops)
+	gone := Unknown
+	if v.At >= r.Until {
+		gone = Expired
+	}
 	for i := range r.Ops {
-		t.record(&r.Ops[i], &v.Outcomes[i], r.Domain, r.rules[i], v.At >= r.Until, v.At)
+		t.record(&r.Ops[i], &v.Outcomes[i], r.Domain, r.rules[i], gone, v.At)
 	}
 }
 

@@ -89,7 +89,7 @@ func New(conf Config) *Tracker {
 			t.NoteSettled(r.settlement, v)
 			return
 		}
-		t.record(&r.ops[0], &v.Outcomes[0], r.domain, r.rule, false, v.At)
+		t.record(&r.ops[0], &v.Outcomes[0], r.domain, r.rule, Unknown, v.At)
 	}, func(r *release) {
 		if r.settlement != nil {
 			conf.Metrics.Reservation(r.domain, r.rule).At(int(LostOne)).Inc()
@@ -108,9 +108,9 @@ func (t *Tracker) longestLife() time.Duration { return time.Duration(t.longest.L
 // Close releases what is queued, until ctx ends. No other method may be called after it.
 func (t *Tracker) Close(ctx context.Context) { t.releaser.close(ctx) }
 
-// record counts the outcome of an op that was to end or renew a lease. expired says that the lease had expired at now.
-func (t *Tracker) record(op *limit.Op, out *limit.Outcome, domain, rule string, expired bool, now limit.Instant) {
-	event := Unknown
+// record counts the outcome of an op that was to end or renew a lease: as gone if the store does not have the lease.
+func (t *Tracker) record(op *limit.Op, out *limit.Outcome, domain, rule string, gone Event, now limit.Instant) {
+	event := gone
 	if op.Cost < 0 {
 		t.tally.observeEnd(op.Key, inFlightAfter(out), now)
 	}
@@ -127,8 +127,6 @@ func (t *Tracker) record(op *limit.Op, out *limit.Outcome, domain, rule string, 
 		event = Released
 	case op.Ending == limit.EndKnown, op.Ending == limit.EndAttempt:
 		return // the end was reported before, or the attempt had no lease
-	case expired:
-		event = Expired
 	}
 	t.conf.Metrics.Lease(domain, rule).At(int(event)).Inc()
 }
