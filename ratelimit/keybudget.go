@@ -80,7 +80,8 @@ func (k *keyBudget) admits(group string, takes bool, now limit.Instant, life tim
 // renewed extends the time for which the value of a lease has a counter of its own.
 func (e *engine) renewed(domain, rule string, key *limit.Key, life time.Duration) {
 	if k := e.rules.Load().budgets[ruleLabel{domain, rule}]; k != nil && key.Group != k.shared {
-		k.admits(key.Group, true, e.conf.Now(), life)
+		const takes = true // units of its lease
+		k.admits(key.Group, takes, e.conf.Now(), life)
 	}
 }
 

@@ -97,7 +97,7 @@ func newOverrideView(o Override, conf *Config) (*ruleView, error) {
 	if err := conf.Caps.Check(l); err != nil {
 		return nil, err
 	}
-	l = overflowDefaults{}.get(l, false, conf)
+	l = overflowDefaults{}.get(overflowOf{Limit: l}, conf)
 	r := &descriptors.Rule{Path: "override"}
 	v := &ruleView{rule: r, each: conf.Charge == descriptors.ChargeEach, onError: conf.OnBackendError,
 		onOverload: conf.OnOverload, quota: conf.QuotaMode, override: true}

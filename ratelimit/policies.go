@@ -69,13 +69,13 @@ func (p *policyViews) countsIn(s *policies.Snapshot, entries []descriptors.Entry
 	if decider == decidedByKey && asked != nil {
 		var buf [policies.MaxKey]byte
 		if key := p.own.rule.AppendPolicyKey(buf[:0], entries); asked.Match(key) {
-			return m.policy(label, key, true, s)
+			return m.policy(label, key, ofOneKey, s)
 		}
 	}
 	of := &p.series[decider-decidedByRule]
 	if of.Load() == nil {
 		all := slices.Concat([][]byte{[]byte(PolicyOfRule), []byte(PolicyOfKeys)}, p.names)
-		of.Store(m.policy(label, all[decider-decidedByRule], false, s))
+		of.Store(m.policy(label, all[decider-decidedByRule], ofMany, s))
 	}
 	return of.Load()
 }

@@ -20,6 +20,12 @@ type policySeries struct {
 	left lowest
 }
 
+// Whose a policy is.
+const (
+	ofOneKey = true
+	ofMany   = false
+)
+
 // policy returns the series of a policy under a rule's label. A key's own policy shares one with others if the rule
 // has too many, unless s says that some of them were removed. What it counts is not reported if the rules of the label
 // are gone.
@@ -32,14 +38,14 @@ func (m *Metrics) policy(l *labelSeries, policy []byte, own bool, s *policies.Sn
 	case found:
 		return p
 	case own && full:
-		return m.policy(l, []byte(PolicyOfKeys), false, s)
+		return m.policy(l, []byte(PolicyOfKeys), ofMany, s)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if own && l.policies[string(policy)] == nil && !m.roomForKey(l, s) {
-		policy, own = []byte(PolicyOfKeys), false
+		policy, own = []byte(PolicyOfKeys), ofMany
 	}
 	if p = l.policies[string(policy)]; p != nil {
 		if p.own && !own { // whose views keep the series

@@ -205,7 +205,7 @@ func (w *viewer) limits(v *ruleView) {
 			rl.Limit = w.months.get(rl.Limit)
 		}
 		if r.Overflow == descriptors.OverflowDefault && rl.Limit.Overflow() == limit.Refuse {
-			rl.Limit = w.overflows.get(rl.Limit, rl.Reserved, conf)
+			rl.Limit = w.overflows.get(overflowOf{rl.Limit, rl.Reserved}, conf)
 		}
 		if conf.ShareAuto && rl.Limit.Share() == 0 && !rl.Reserved {
 			rl.Limit = w.shares.get(rl.Limit)
@@ -263,23 +263,23 @@ type overflowOf struct {
 	reserved bool
 }
 
-// get returns l under the default, which is debt where units are reserved, or the next one
+// get returns the limit under the default, which is debt where units are reserved, or the next one
 // to it that the backend keeps.
-func (d overflowDefaults) get(l *limit.Limit, reserved bool, conf *Config) *limit.Limit {
-	if other := d[overflowOf{l, reserved}]; other != nil {
+func (d overflowDefaults) get(of overflowOf, conf *Config) *limit.Limit {
+	if other := d[of]; other != nil {
 		return other
 	}
-	other, most := l, conf.Overflow.Of()
-	if reserved {
+	other, most := of.Limit, conf.Overflow.Of()
+	if of.reserved {
 		most = limit.Debt
 	}
 	for o := most; o > limit.Refuse; o-- {
-		if with, err := l.WithOverflow(o, 0); err == nil && conf.Caps.Check(with) == nil {
+		if with, err := of.WithOverflow(o, 0); err == nil && conf.Caps.Check(with) == nil {
 			other = with
 			break
 		}
 	}
-	d[overflowOf{l, reserved}] = other
+	d[of] = other
 	return other
 }
 
