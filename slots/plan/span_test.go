@@ -284,7 +284,7 @@ func (w *wall) windowOpen(start, size int64) bool {
 // randomWall has openings and closings around the day of an instant.
 func randomWall(r *rand.Rand, zone *time.Location, around time.Time) *wall {
 	w := &wall{zone: zone}
-	hours := func() (string, string) {
+	hours := func() (opening, closing string) {
 		from := []int64{0, 0, 1, 60, 90, 120, 150, 180, 240, 600, 1380}[r.IntN(11)]
 		to := min(from+[]int64{1, 30, 45, 60, 90, 120, 240, 1440}[r.IntN(8)], 1440)
 		text := span{from * minuteMs, to * minuteMs}.String()
