@@ -164,8 +164,9 @@ func (p *Proxy) serve(client *net.TCPConn) {
 		return
 	}
 	var both sync.WaitGroup
-	both.Go(func() { p.pump(c, c.server, c.client, true, &p.up) })
-	both.Go(func() { p.pump(c, c.client, c.server, false, &p.down) })
+	const delayed, atOnce = true, false
+	both.Go(func() { p.pump(c, c.server, c.client, delayed, &p.up) })
+	both.Go(func() { p.pump(c, c.client, c.server, atOnce, &p.down) })
 	both.Wait()
 	p.mu.Lock()
 	delete(p.conns, c)

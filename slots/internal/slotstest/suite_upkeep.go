@@ -308,6 +308,7 @@ func checkDrift(t *testing.T, f *fixture) {
 		must(t, err, "purge slots")
 	})
 	f.bump(t, s, 0)
+	const asFound, repaired = false, true
 	page := func(repair bool, from, to int64, limit int) (all []slots.Drift) {
 		var after *slots.WindowKey
 		for range 100 {
@@ -323,19 +324,19 @@ func checkDrift(t *testing.T, f *fixture) {
 		return nil
 	}
 	// Window 0 counts 2 and has 1; its slot lies in window 0 of 7 s, too, which counts 0.
-	if all := page(false, 0, 100_000, 3); len(all) != 8 || all[0].Count != 2 || all[0].Slots != 1 || all[0].Repaired {
+	if all := page(asFound, 0, 100_000, 3); len(all) != 8 || all[0].Count != 2 || all[0].Slots != 1 || all[0].Repaired {
 		t.Errorf("drifts: %+v", all)
 	}
-	if all := page(false, 4000, 12_000, 100); len(all) != 2 {
+	if all := page(asFound, 4000, 12_000, 100); len(all) != 2 {
 		t.Errorf("drifts between 4 s and 12 s: %+v", all)
 	}
 	f.wantForgotten(t, "windows are repaired", func() {
-		if all := page(true, 0, 100_000, 3); len(all) != 8 ||
+		if all := page(repaired, 0, 100_000, 3); len(all) != 8 ||
 			slices.ContainsFunc(all, func(d slots.Drift) bool { return !d.Repaired }) {
 			t.Errorf("repaired: %+v", all)
 		}
 	})
-	if all := page(false, 0, 100_000, 3); len(all) != 0 {
+	if all := page(asFound, 0, 100_000, 3); len(all) != 0 {
 		t.Errorf("after the repair: %+v", all)
 	}
 	f.wantCount(t, s, 0, 1)
