@@ -1,0 +1,3 @@
+package a
+
+func ofATest() { open("f", true, 1) }
