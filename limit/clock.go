@@ -72,7 +72,8 @@ func (s *LeaseSet) moveRefused(now Instant, l *Limit) {
 		sum += r.N
 	}
 	s.changed = s.changed || sum > 0
-	if s.refused = s.refused[:n]; sum > 0 && l.hold > 0 {
+	s.refused = s.refused[:n]
+	if sum > 0 && l.hold > 0 {
 		s.addRefused(now, l, sum)
 	}
 }

@@ -49,7 +49,8 @@ func TestClockStepsStarveNobody(t *testing.T) {
 					if _, out := try(s, l, 1, now); !out.Admitted { // a refusal must not keep the state where it is
 						s, _ = Step(s, &Op{Limit: l, Cost: ask}, now)
 					}
-					if now += settled(l) / 100; !often {
+					now += settled(l) / 100
+					if !often {
 						break
 					}
 				}
@@ -182,7 +183,8 @@ func TestClockStepKeepsRefusals(t *testing.T) {
 	for range 3 {
 		s, out = Step(s, &Op{Limit: l, Cost: 1, Holder: "b"}, now)
 	}
-	if now -= micro(time.Hour); out.InFlight != 4 {
+	now -= micro(time.Hour)
+	if out.InFlight != 4 {
 		t.Fatalf("%+v", out)
 	}
 	if s, out = Step(s, &Op{Limit: l, Cost: 1, Holder: "c"}, now); out.Admitted || out.InFlight != 5 {

@@ -291,7 +291,8 @@ func TestConcurrencyRequests(t *testing.T) {
 				states[req.Ops[i].Key] = st[i]
 			}
 			wantRequest(t, fmt.Sprintf("seed %d, step %d", seed, step), keys, sets, &req, now, &v)
-			if _, after := Step(st[len(st)-1], &Op{Limit: bucket}, now); !v.Admitted {
+			_, after := Step(st[len(st)-1], &Op{Limit: bucket}, now)
+			if !v.Admitted {
 				if _, before := Step(level, &Op{Limit: bucket}, now); after != before {
 					t.Fatalf("seed %d: a refused request took a token", seed)
 				}

@@ -196,8 +196,8 @@ func decideRefused(states []State, req *Request, now Instant, v *Verdict, next [
 		}
 	}
 	for i := range ops {
-		if op := &ops[i]; !charged[i] {
-			unrecorded(states[firstWithKey(ops, i)], op, now, &v.Outcomes[i])
+		if !charged[i] {
+			unrecorded(states[firstWithKey(ops, i)], &ops[i], now, &v.Outcomes[i])
 		}
 	}
 	return changes

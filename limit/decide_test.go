@@ -149,7 +149,8 @@ func TestDecideRefusedRecordsOnlyEach(t *testing.T) {
 			}
 		}
 		for i := range ops {
-			if at := firstWithKey(ops, i); charged[i] {
+			if charged[i] {
+				at := firstWithKey(ops, i)
 				want[at], _ = Step(want[at], &ops[i], now)
 			}
 		}

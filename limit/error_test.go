@@ -91,7 +91,8 @@ func TestSlidingWindowBound(t *testing.T) {
 		}
 		for range 5 * walkLength {
 			last := w.now
-			if w.move(); w.now < last {
+			w.move()
+			if w.now < last {
 				check()
 				taken = nil
 			}

@@ -193,7 +193,8 @@ func (k *naive) spill(cost, now int64) int64 {
 	if k.l.Algorithm() == TokenBucket {
 		level := new(big.Rat).Sub(k.units(t), ratOf(owe))
 		k.at = t
-		if k.level = level; level.Sign() < 0 {
+		k.level = level
+		if level.Sign() < 0 {
 			wait := ceilRat(new(big.Rat).Mul(new(big.Rat).Neg(level), k.perUnit()))
 			k.level = new(big.Rat).Add(level, new(big.Rat).Quo(ratOf(wait), k.perUnit()))
 			num, _ := k.l.Interval()
@@ -219,7 +220,8 @@ func (k *naive) shift(t, d int64) {
 		last := (part*n + 63) / 64
 		k.log[u].At = old[last-1].At + Instant(d)
 	}
-	if k.at = 0; n > 0 {
+	k.at = 0
+	if n > 0 {
 		k.at = int64(k.log[n-1].At)
 	}
 }
@@ -342,7 +344,8 @@ func (k *naive) recordLog(cost, t int64) {
 	for ; cost < 0 && len(k.log) > 0; cost++ {
 		k.log = k.log[:len(k.log)-1]
 	}
-	if k.at = 0; len(k.log) > 0 {
+	k.at = 0
+	if len(k.log) > 0 {
 		k.at = int64(k.log[len(k.log)-1].At)
 	}
 }

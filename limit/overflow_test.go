@@ -170,12 +170,14 @@ func TestLawDebtIsBounded(t *testing.T) {
 		begun, taken := w.now, int64(0)
 		for range walkLength {
 			last := w.now
-			if w.move(); w.now < last {
+			w.move()
+			if w.now < last {
 				begun, taken = w.now, 0
 			}
 			cost := pick(r, w.cost(), 1+r.Int64N(l.Capacity()+l.MaxDebt()+2), math.MaxInt64)
 			out := w.record(max(cost, 0))
-			if taken += out.Taken; out.Admitted {
+			taken += out.Taken
+			if out.Admitted {
 				taken += max(cost, 0)
 			}
 			windows := 2 + float64(w.now-begun)/float64(l.window)

@@ -22,7 +22,8 @@ type budget struct {
 func (b *budget) take(ops []Op, now Instant) Verdict {
 	states := make([]State, len(ops))
 	for i := range ops {
-		if states[i] = b.state; ops[i].Limit.Is(Leased) {
+		states[i] = b.state
+		if ops[i].Limit.Is(Leased) {
 			states[i] = b.lease
 		}
 	}
