@@ -188,7 +188,8 @@ func (b *Batch) decide(req *limit.Request, at limit.Instant, out *limit.Verdict)
 	}
 	changes := limit.Decide(states, req, at, out, b.scratch[:n])
 	for i := range states {
-		if op := &req.Ops[i]; changes.Has(i) || i >= limit.MaxChanges && first(req.Ops, i) {
+		if changes.Has(i) || i >= limit.MaxChanges && first(req.Ops, i) {
+			op := &req.Ops[i]
 			k := &b.kept[b.known[op.Key]]
 			k.state, k.last, k.changed = states[i], op.Limit, true
 		}
