@@ -178,7 +178,8 @@ func (c *counting) send(ctx context.Context, b *batch) {
 	c.counted.Add(1)
 	c.goAll(ctx, b)
 	for _, k := range b.counters[:b.used] {
-		if c.read(k, sent); k.gone() {
+		c.read(k, sent)
+		if k.gone() {
 			k.trip.add(k.end)
 		}
 	}
@@ -237,7 +238,8 @@ func (c *counting) read(k *counter, sent time.Duration) {
 
 // failed notes why nothing is known to be added to k.
 func (c *counting) failed(k *counter, err error) {
-	if k.state, k.err = lost, err; declined(err) {
+	k.state, k.err = lost, err
+	if declined(err) {
 		k.state = odd
 		c.note(err)
 	} else if k.trip.node != nil {

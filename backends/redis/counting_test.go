@@ -153,7 +153,8 @@ func (m *sliceMaker) disturb(c *redis.Client, counting, script *Backend, at limi
 		op, f, gone := m.op(true), foreign[m.IntN(len(foreign))], m.IntN(4) == 0
 		for _, b := range []*Backend{counting, script} {
 			key := keyAt(b, op, at)
-			if c.Del(ctx, key); !gone {
+			c.Del(ctx, key)
+			if !gone {
 				c.Set(ctx, key, f.value, f.life)
 			}
 		}
@@ -305,7 +306,8 @@ func TestCountingJitters(t *testing.T) {
 		op := hit(t, fmt.Sprintf("d_%d_", i), 9, 1)
 		takeOps(t, b, thisHour(), op)
 		ttl := c.TTL(t.Context(), keyAt(b, op, thisHour())).Val()
-		if lives[ttl] = true; ttl < time.Hour-2*time.Second || ttl > time.Hour+100*time.Second {
+		lives[ttl] = true
+		if ttl < time.Hour-2*time.Second || ttl > time.Hour+100*time.Second {
 			t.Errorf("a key lives %v", ttl)
 		}
 	}

@@ -37,7 +37,8 @@ func TestAFrozenMasterHidesNoKeysOfOthers(t *testing.T) {
 		if err != nil {
 			t.Logf("after %q: %v; to go on at %q", after, err, next)
 		}
-		if after = next; next == "" {
+		after = next
+		if next == "" {
 			break
 		}
 	}

@@ -58,7 +58,8 @@ func (c *boundedConn) Read(b []byte) (int, error) {
 	} else if n > 0 {
 		c.refusal = ""
 	}
-	if c.replies.take(b[:n]); c.replies.err != nil {
+	c.replies.take(b[:n])
+	if c.replies.err != nil {
 		return 0, c.replies.err
 	}
 	return n, c.why(err)

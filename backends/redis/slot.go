@@ -42,7 +42,8 @@ var crcTable = func() (t [256]uint16) {
 		crc := uint16(i) << 8
 		for range 8 {
 			top := crc & 0x8000
-			if crc <<= 1; top != 0 {
+			crc <<= 1
+			if top != 0 {
 				crc ^= 0x1021
 			}
 		}
@@ -58,7 +59,8 @@ const unplaced = -1
 func (k *keys) requestSlot(req *limit.Request) int {
 	slot := unplaced
 	for i := range req.Ops {
-		switch s := k.slotOf(&req.Ops[i], k.told(req.At)); slot {
+		s := k.slotOf(&req.Ops[i], k.told(req.At))
+		switch slot {
 		case unplaced, s:
 			slot = s
 		default:

@@ -365,7 +365,8 @@ func TestWindowsThatEndMeanwhile(t *testing.T) {
 			time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second + 50*time.Millisecond)))
 			take(t, other, req)
 		}
-		if hook.after = next; before {
+		hook.after = next
+		if before {
 			hook.before, hook.after = next, func() {}
 		}
 		b.client.AddHook(hook)
