@@ -124,7 +124,8 @@ func (p *part) read(k *keys, sr *splitRequest) {
 	if p.verdict.Err = p.call.err; p.verdict.Err != nil {
 		return
 	}
-	if p.verdict.At = k.told(sr.req.At); sr.req.At == 0 {
+	p.verdict.At = k.told(sr.req.At)
+	if sr.req.At == 0 {
 		p.verdict.At = p.call.clock
 	}
 	p.call.verdict(&r, &p.verdict, p.charged, func(j int) *limit.Op { return sr.op(p, j) })

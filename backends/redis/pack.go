@@ -144,7 +144,8 @@ func (p *packer) collect(s *scratch, reqs []limit.Request, out []limit.Verdict) 
 				v.Fail(c.err)
 				continue
 			}
-			if v.At = p.whole(reqs[i].At); reqs[i].At == 0 {
+			v.At = p.whole(reqs[i].At)
+			if reqs[i].At == 0 {
 				v.At = c.clock
 			}
 			ops := reqs[i].Ops

@@ -52,7 +52,8 @@ func Open(_ context.Context, c Config, log *slog.Logger) (*Backend, error) {
 	b := &Backend{servers: s, packer: p, refunds: refunds{servers: s, packer: p}}
 	if c.Now != nil {
 		counts := newCounting(s, p, b)
-		if b.counts = counts; !p.windows {
+		b.counts = counts
+		if !p.windows {
 			b.counts, p.numbers = &windows{counts}, true
 		}
 	}

@@ -105,8 +105,8 @@ func (s *servers) connect() error {
 	}
 	o := &redis.UniversalOptions{
 		Addrs: c.Addrs, MasterName: c.Master, DB: c.DB, Dialer: c.dial,
-		CredentialsProviderContext: func(context.Context) (string, string, error) {
-			password, err := c.password()
+		CredentialsProviderContext: func(context.Context) (user, password string, err error) {
+			password, err = c.password()
 			return c.Username, password, err
 		},
 		SentinelUsername: c.SentinelUsername, SentinelPassword: sentinelPassword,

@@ -153,12 +153,14 @@ func (w *windows) send(ctx context.Context, b *batch) {
 	w.goAll(ctx, b)
 	for _, t := range trips {
 		now, err := t.clock.Result()
-		if t.at = 0; err == nil {
+		t.at = 0
+		if err == nil {
 			t.at = w.whole(limit.InstantOf(now))
 		}
 	}
 	for _, k := range b.counters[:b.used] {
-		if w.readWindow(k); k.state == counted && k.trip.at == 0 {
+		w.readWindow(k)
+		if k.state == counted && k.trip.at == 0 {
 			k.state = odd
 		}
 	}
@@ -192,7 +194,8 @@ func admits(req *limit.Request, v *limit.Verdict, counters []*counter) bool {
 		if k.start != at-at%limit.Instant(op.Limit.Window().Microseconds()) {
 			return false
 		}
-		if k.decide(op, op.Limit.WindowEnd(at).Sub(at), &v.Outcomes[j]); !v.Outcomes[j].Admitted {
+		k.decide(op, op.Limit.WindowEnd(at).Sub(at), &v.Outcomes[j])
+		if !v.Outcomes[j].Admitted {
 			return false
 		}
 	}
