@@ -10,8 +10,13 @@ import (
 	"golang.org/x/tools/go/analysis/passes/nilness"
 	"golang.org/x/tools/go/analysis/passes/unusedwrite"
 	"golang.org/x/tools/go/analysis/unitchecker"
+
+	"github.com/headgate-rls/headgate/tools/lint/boolarg"
+	"github.com/headgate-rls/headgate/tools/lint/condition"
+	"github.com/headgate-rls/headgate/tools/lint/results"
 )
 
 func main() {
-	unitchecker.Main(ineffassign.Analyzer, nilness.Analyzer, unusedwrite.Analyzer)
+	unitchecker.Main(ineffassign.Analyzer, nilness.Analyzer, unusedwrite.Analyzer, boolarg.Analyzer, condition.Analyzer,
+		results.Analyzer)
 }
