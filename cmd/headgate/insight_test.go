@@ -143,7 +143,10 @@ func TestPagesOfARunningService(t *testing.T) {
 	testenv.Require(t, testenv.Chromium)
 	t.Setenv("HEADGATE_ADMIN_TOKEN", adminToken)
 	database := "sqlite:" + filepath.Join(t.TempDir(), "headgate.db")
-	r := startServe(t, "--example", "--policies", database, "--slots", database, "--slots-seed", "100/PT4S")
+	// As in --example, but the limit's window does not end before the page shows that a key is refused.
+	rules := writeRules(t, "domain: example\ndescriptors:\n- {key: client, policy: \"client:{client}\", "+
+		"rate_limit: {unit: year, requests_per_unit: 5}}\n")
+	r := startServe(t, "--rules", rules, "--policies", database, "--slots", database, "--slots-seed", "100/PT4S")
 	for _, path := range []string{"/", "/limits", "/policies", "/slots"} {
 		code, page := r.Get(r.HTTP, path)
 		for _, link := range []string{`<a href="/"`, `<a href="/limits"`, `<a href="/policies"`, `<a href="/slots"`} {
@@ -169,13 +172,13 @@ func TestPagesOfARunningService(t *testing.T) {
 	p.Eval(`document.querySelector("#first").value = "50"; document.querySelector("#change").requestSubmit()`)
 	p.Wait(`document.querySelector("#done").textContent === "The policy client:alice is set."`)
 	p.Wait(`document.querySelector("#one-policy").textContent.startsWith("The policy client:alice holds")`)
-	p.Wait(`document.querySelector("#past").textContent.includes("by admin-token: none → fixed_window 50/1m")`)
+	p.Wait(`document.querySelector("#past").textContent.includes("by admin-token: none → fixed_window 50/8760h")`)
 	p.Wait(`document.querySelector("#verdict").textContent.includes("would pass")`)
 	if ask() != exitOK {
 		t.Error("the new limit is not in force")
 	}
 	p.Eval(`document.querySelector("#first").value = "1"; document.querySelector("#change").requestSubmit()`)
-	p.Wait(`document.querySelector("#past").textContent.includes("fixed_window 50/1m → fixed_window 1/1m")`)
+	p.Wait(`document.querySelector("#past").textContent.includes("fixed_window 50/8760h → fixed_window 1/8760h")`)
 	p.Wait(`document.querySelector("#verdict").textContent.includes("refused now")`)
 	p.Eval(`document.querySelector("#first").value = "-1"; document.querySelector("#change").requestSubmit()`)
 	p.Wait(`document.querySelector("#done").textContent.includes("limit")`)
