@@ -1,6 +1,12 @@
-// Package headgate limits requests in process, by the rules and the stores that
-// `headgate serve` has. Services in front of which no Envoy stands use it, and so do
-// jobs, queues and clients of other people's APIs.
+// Package headgate limits requests in process, by the rules and the stores that `headgate serve` has. Services in front
+// of which no Envoy stands use it, and so do jobs, queues and clients of other people's APIs.
+//
+// # To change it
+//
+//   - what the library offers: options.go, limiter.go (what runs), check.go, lease.go, held.go (renewals), decision.go;
+//     go test .
+//
+// # More
 //
 //	limiter, err := headgate.Open(ctx, headgate.Options{
 //		Backend: "redis://localhost:6379",

@@ -1,9 +1,18 @@
 // Package descriptors compiles rules into an immutable matcher.
 //
-// [Build] compiles rules from any source, given as a [Spec]. [Set.Match] finds
-// the rule for one descriptor; the time that this takes depends on the number
-// of regular expressions, but on no other number of rules. The package rulefile
+// [Build] compiles rules from any source, given as a [Spec]. [Set.Match] finds the rule for one descriptor; the time
+// that this takes depends on the number of regular expressions, but on no other number of rules. The package rulefile
 // reads rules from YAML, and the package watch follows files as they change.
+//
+// # To change it
+//
+//   - rules from another source than YAML: spec.go, build.go, builder.go, buildresources.go, bounds: terms.go,
+//     checks.go, criteria.go; go test ./descriptors -run Build
+//   - which rules are taken from the set before: rebuild.go, xds/domain.go, ratelimit/ruleset.go; go test
+//     ./descriptors/... ./ratelimit -run 'Rebuil|Branches'
+//   - which rule matches: match.go; go test ./descriptors -run 'Reference|Match'
+//
+// # More
 //
 // Rules come in two kinds. Those under descriptors match entries one by one;
 // those under resources match requests by method, path and criteria, which

@@ -1,10 +1,24 @@
-// Package limit is headgate's core: the rate-limit algorithms as total,
-// deterministic functions of (state, operation, instant).
+// Package limit is headgate's core: the rate-limit algorithms as total, deterministic functions of (state, operation,
+// instant).
 //
-// It has no clock, no randomness and no I/O, and imports the standard library
-// only. [Step] decides one operation, [Decide] a whole request. They are the
-// reference model: every backend must answer as they do, and the conformance
+// It has no clock, no randomness and no I/O, and imports the standard library only. [Step] decides one operation,
+// [Decide] a whole request. They are the reference model: every backend must answer as they do, and the conformance
 // suite in backends/backendtest compares each backend with them.
+//
+// # To change it
+//
+//   - how an algorithm decides: step_*.go, then backends/redis/README.md; go test ./limit ./backends/...
+//   - windows of the calendar: calendar.go, calendar_window in backends/redis/README.md,
+//     descriptors/rulefile/calendar.go; go test ./limit ./backends/... ./descriptors/rulefile -run Calendar
+//   - what a limit may be: limit.go; go test ./limit
+//   - how states are written as bytes: encode.go; go test ./limit ./backends/internal/remote
+//   - what is known of each algorithm: the table in algorithms.go, traits.go; go test ./limit
+//   - requests in flight: leases.go, step_concurrency.go, then lease_machine in backends/redis/README.md; go test
+//     ./limit ./backends/... -run 'Concurrency|Lease'
+//   - reservations, how they are settled: settle.go, then settle and hold_back in backends/redis/README.md, the rule
+//     language: descriptors/reserve.go; go test ./limit -run Settle; go test ./backends/... -run LeaseModel
+//
+// # More
 //
 // Arithmetic is on integers that stay below 2^53, so that Go, Lua (whose
 // numbers are doubles) and SQL give the same answers. Where a division leaves

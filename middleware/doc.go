@@ -1,5 +1,11 @@
-// Package middleware limits the requests of a net/http server by the rules of a
-// [headgate.Limiter].
+// Package middleware limits the requests of a net/http server by the rules of a [headgate.Limiter].
+//
+// # To change it
+//
+//   - who a request is from, how it is refused, when its lease ends: extract.go, clientip.go, respond.go, handler.go,
+//     hijack.go, grpclimit; go test ./middleware/...
+//
+// # More
 //
 //	limit := middleware.Handler(limiter, middleware.Config{
 //		Domain: "shop",

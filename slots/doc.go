@@ -1,9 +1,18 @@
 // Package slots deals out future times under a limit, exactly once.
 //
-// Time is cut into windows of one size, aligned to the Unix epoch; each holds at
-// most so many events. An event that asks for a time gets the first window with
-// room at or after it, at a random instant inside it, and keeps that slot for
-// ever: asking again gives the same answer.
+// Time is cut into windows of one size, aligned to the Unix epoch; each holds at most so many events. An event that
+// asks for a time gets the first window with room at or after it, at a random instant inside it, and keeps that slot
+// for ever: asking again gives the same answer.
+//
+// # To change it
+//
+//   - which window an event gets: search.go, engine.go, then the procedure of Oracle:
+//     sqlstore/migrations/oracle/R__rl_slot_api.sql; go test ./slots/...
+//   - who shares a search, waiting, trying again: coalesce.go, group.go, turns.go, shares.go; go test ./slots
+//     ./slots/internal/slotstest
+//   - how configs are followed: configcache.go, configs.go; go test ./slots -run Change
+//
+// # More
 //
 // A Scheduler is the door: it checks requests, knows the active configs, joins
 // callers that want the same windows, remembers which windows are full, and tries

@@ -1,10 +1,15 @@
-// Package backendtest is the contract of package backends as tests. Every
-// backend, and every layer around one, passes it.
+// Package backendtest is the contract of package backends as tests. Every backend, and every layer around one, passes
+// it.
 //
 // The example shows all that a driver's test file needs.
 //
-// The store may hold other keys: the suite makes its own unique. It closes
-// each handle it opens.
+// The store may hold other keys: the suite makes its own unique. It closes each handle it opens.
+//
+// # To change it
+//
+//   - what every store must pass: all files; go test ./backends/backendtest
+//
+// # More
 //
 // Random checks are the same in every run, unless HEADGATE_TEST_SEED is another
 // number, or "random"; what failed says how to repeat it, as in

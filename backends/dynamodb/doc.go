@@ -1,5 +1,12 @@
 // Package dynamodb keeps rate-limit state in a table of Amazon DynamoDB.
 //
+// # To change it
+//
+//   - how limits are kept in DynamoDB: one decision and its tries in decision.go, write.go, what an error means in
+//     errors.go, the table in schema.go; go test ./backends/dynamodb
+//
+// # More
+//
 // A key has one item, which names the process that wrote it last. This process remembers the items
 // that it has seen. It decides by what it remembers, and writes the result on the condition that the
 // item has not changed; if it has, the answer brings the new item, and it decides again. So a key that

@@ -1,4 +1,3 @@
-// Command headgate is an external rate-limit service for Envoy.
 package main
 
 import (

@@ -1,4 +1,3 @@
-// Command notify-gateway limits how many messages each user may send, and queues those that are accepted.
 package main
 
 import (

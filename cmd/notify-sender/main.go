@@ -1,4 +1,3 @@
-// Command notify-sender sends the messages that notify-gateway has queued.
 package main
 
 import (

@@ -1,5 +1,3 @@
-// Package reference knows which rules headgate decides otherwise than
-// github.com/envoyproxy/ratelimit, the reference.
 package reference
 
 import (

@@ -1,10 +1,18 @@
 // Package rulefile reads rules from YAML.
 //
-// The language is that of github.com/envoyproxy/ratelimit, which loads
-// unchanged, and a strict superset of it: docs/rules.md has it in full and
-// docs/compatibility.md the differences. [Load] reads sources into a
-// descriptors.Spec, builds a set of rules from it, and reports every problem
-// with its place.
+// The language is that of github.com/envoyproxy/ratelimit, which loads unchanged, and a strict superset of it:
+// docs/rules.md has it in full and docs/compatibility.md the differences. [Load] reads sources into a descriptors.Spec,
+// builds a set of rules from it, and reports every problem with its place.
+//
+// # To change it
+//
+//   - the rule language: (node.go, limits.go, rules.schema.json), descriptors/spec.go, docs/rules.md,
+//     docs/resources.md; go test ./descriptors/rulefile
+//   - rules by method and path, tiers: resources.go, matcher.go, tiers.go read them, descriptors/pathclass.go,
+//     descriptors/criteria.go, descriptors/resourceindex.go match; go test ./descriptors/... -run
+//     'Resource|Precedence|Spelling|Tier'
+//
+// # More
 //
 // The files in layers, from below: node.go and loader.go read YAML and report
 // problems; calendar.go, limits.go, reserve.go, answer.go, tiers.go and

@@ -1,5 +1,3 @@
-// Package gateway is what the program notify-gateway runs. It is apart from package serve, so that notify-sender has
-// no database and no Redis in it.
 package gateway
 
 import (

@@ -1,6 +1,3 @@
-// Package httpapi is the REST API of the notification gateway. The handlers check form and
-// translate; all decisions are the Gateway's. Every answer that is not a success has the
-// form of web.ErrorBody.
 package httpapi
 
 import (

@@ -1,2 +1,7 @@
 // Package kafka publishes the messages of the notification gateway and consumes them.
+//
+// # To change it
+//
+//   - what it does when Kafka, PostgreSQL or Redis fail: publisher.go, notify/pgstore/outbox.go,
+//     notify/rediscache/cache.go; go test ./test/notify -run Fault
 package kafka

@@ -1,5 +1,3 @@
-// Package sender sends the messages that were consumed: to the log, and to a webhook if
-// there is one.
 package sender
 
 import (

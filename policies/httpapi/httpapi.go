@@ -1,8 +1,3 @@
-// Package httpapi is the admin API of policies: it lists, makes, changes and removes them over
-// HTTP, and reports who changed them.
-//
-// The handlers check form and translate; all decisions are the Editor's. Every answer that is not
-// a success has the form of web.ErrorBody.
 package httpapi
 
 import (

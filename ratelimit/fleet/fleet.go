@@ -1,5 +1,3 @@
-// Package fleet shows who is refused and who is near a limit in all replicas together. Each replica writes the keys
-// that count most in it to the store that they share, in a few rows that soon expire.
 package fleet
 
 import (

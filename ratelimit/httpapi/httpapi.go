@@ -1,8 +1,3 @@
-// Package httpapi is the admin API of counters: it says over HTTP how the service is, and what
-// limits have counted under which keys, and forgets that on demand.
-//
-// The handlers check form and translate; what a limit has counted says the Service. Every answer
-// that is not a success has the form of web.ErrorBody.
 package httpapi
 
 import (

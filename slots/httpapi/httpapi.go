@@ -1,9 +1,3 @@
-// Package httpapi is the HTTP side of slots: the REST API that assigns them, the
-// admin API that changes configs, the OpenAPI document of both, and a page to
-// look at windows with.
-//
-// The handlers check form and translate; all decisions are the Scheduler's. Every
-// answer that is not a success has the form of web.ErrorBody.
 package httpapi
 
 import (

@@ -1,10 +1,14 @@
-// Package plan is the arithmetic of slot scheduling: which window an instant
-// falls in, how many places of it are left, where in it an event is put, and
-// which windows a calendar opens.
+// Package plan is the arithmetic of slot scheduling: which window an instant falls in, how many places of it are left,
+// where in it an event is put, and which windows a calendar opens.
 //
-// It has no clock, no randomness and no I/O except that [ParseCalendar] loads
-// a time zone; it imports the standard library only. Callers pass the random
-// bits, so the same input always gives the same slot, in Go and in SQL.
+// It has no clock, no randomness and no I/O except that [ParseCalendar] loads a time zone; it imports the standard
+// library only. Callers pass the random bits, so the same input always gives the same slot, in Go and in SQL.
+//
+// # To change it
+//
+//   - windows, capacities, jitter, calendars: all files; go test ./slots/plan
+//
+// # More
 //
 // Units: requested instants are int64 microseconds since the Unix epoch, UTC
 // (parameters named us). Window starts, window sizes, offsets and scheduled

@@ -32,7 +32,8 @@ func TestMarkdownLinesAreShort(t *testing.T) {
 }
 
 // maxWords is how long documents may be that somebody reads as a whole.
-var maxWords = map[string]int{"../../docs/operations.md": 4000, "../../docs/design.md": 4500}
+var maxWords = map[string]int{"../../docs/operations.md": 4000, "../../docs/design.md": 4500,
+	"../../docs/ARCHITECTURE.md": 1500}
 
 func TestDocumentsAreShort(t *testing.T) {
 	for file, bound := range maxWords {

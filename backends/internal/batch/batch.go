@@ -1,4 +1,3 @@
-// Package batch decides slices of requests for stores that keep states elsewhere and decide in Go, such as in rows.
 package batch
 
 import (

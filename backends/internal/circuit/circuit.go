@@ -1,6 +1,3 @@
-// Package circuit is what circuit breakers have in common: it counts failures,
-// opens after too many, and finds out by one probe at a time whether to close
-// again. What a call is and what counts as a failure is for its users to say.
 package circuit
 
 import (

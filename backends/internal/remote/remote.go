@@ -1,7 +1,3 @@
-// Package remote is for tests only. It has a store that behaves like one on a
-// network but is in memory. Backends that stand before a store are tested with
-// it: the test owns its clock, and says what happens while a call is under way
-// and which requests fail.
 package remote
 
 import (

@@ -1,10 +1,16 @@
 // Package breaker keeps calls short while a store is away.
 //
-// A [Backend] stands around a remote one. It lets Takes through while the
-// store answers (closed), fails them at once while it does not (open), and
-// after a while lets one of them, or a Ping of its own, find out whether the
-// store is back (half-open). A dead store costs its callers nothing but the
-// first few timeouts.
+// A [Backend] stands around a remote one. It lets Takes through while the store answers (closed), fails them at once
+// while it does not (open), and after a while lets one of them, or a Ping of its own, find out whether the store is
+// back (half-open). A dead store costs its callers nothing but the first few timeouts.
+//
+// # To change it
+//
+//   - when a store is slow, what the log has of outages: pace.go, sweep.go, backends/layers/outages.go; go test
+//     ./backends/layers ./backends/layers/breaker; go test ./test/attack -run Slow
+//   - when the breaker opens: backends/layers/breaker, backends/internal/circuit; go test ./backends/layers/breaker
+//
+// # More
 //
 //	closed    -- failures in a row, or too large a share of them --> open
 //	open      -- a delay, jittered, longer after each failed probe --> half-open

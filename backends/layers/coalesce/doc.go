@@ -1,14 +1,19 @@
-// Package coalesce lets callers that hold one request each share the trips to a
-// store, in the way databases commit in groups.
+// Package coalesce lets callers that hold one request each share the trips to a store, in the way databases commit in
+// groups.
 //
-// A Take is sent at once while few enough are under way. Otherwise it waits
-// for one of those to end, and whatever has gathered by then goes as one
-// slice. There is no timer: a store that keeps up gets single requests, and one
-// that does not gets larger slices, which cost it less per request.
+// A Take is sent at once while few enough are under way. Otherwise it waits for one of those to end, and whatever has
+// gathered by then goes as one slice. There is no timer: a store that keeps up gets single requests, and one that does
+// not gets larger slices, which cost it less per request.
 //
-// A store that works on one slice at a time gets the next one up to a sixteenth of
-// the last one's time later, and 250 µs at most, if most of those who were answered come
-// back in that time.
+// A store that works on one slice at a time gets the next one up to a sixteenth of the last one's time later, and 250
+// µs at most, if most of those who were answered come back in that time.
+//
+// # To change it
+//
+//   - which requests share a trip to the store; which wait for a slow node: backends/layers/coalesce,
+//     backends/redis/owners.go; go test ./backends/layers/coalesce ./backends/stack
+//
+// # More
 //
 // Where a store has several servers, requests that wait for other servers go
 // apart, each in slices of its own: a slow server delays nobody else. Requests of

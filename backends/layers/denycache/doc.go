@@ -1,5 +1,11 @@
 // Package denycache refuses for a remote store what the store has just refused.
 //
+// # To change it
+//
+//   - what is refused without asking the store: all files; go test ./backends/layers/denycache
+//
+// # More
+//
 // Same key, same limit, same or greater cost: refused until T, where T is the
 // refusal's Retry, but not for more than a second after the store was asked. One
 // known refusal settles a request, unless it is a shadow's. The wait is exact for

@@ -1,11 +1,13 @@
 // Package fallback keeps limits in force while a store is away.
 //
-// A [Backend] decides for rules with `on_backend_error: local`: on a store in
-// this process, by the same limits or by this replica's share of them. It
-// remembers the keys it admitted units for, and charges the units that still
-// count to the primary when that is back: never more than fits there, and
-// never a refund. How much that is at most, the local store itself knows: a window
-// that has ended and a bucket that has refilled owe nothing.
+// A [Backend] decides for rules with `on_backend_error: local`: on a store in this process, by the same limits or by
+// this replica's share of them. It remembers the keys it admitted units for, and charges the units that still count to
+// the primary when that is back: never more than fits there, and never a refund. How much that is at most, the local
+// store itself knows: a window that has ended and a bucket that has refilled owe nothing.
+//
+// # To change it
+//
+//   - what decides in an outage, and how it is settled: all files; go test ./backends/layers/fallback
 //
 // # Many outages
 //

@@ -1,8 +1,3 @@
-// Package observe reports to a recorder what a backend is asked, how long it takes
-// and how it fails.
-//
-// What the package does not do: it knows no metrics library, names no metric
-// and never changes an answer.
 package observe
 
 import (

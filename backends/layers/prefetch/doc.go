@@ -1,5 +1,15 @@
-// Package prefetch takes units of a limit ahead and spends them in this process,
-// so that most requests need no trip to the store.
+// Package prefetch takes units of a limit ahead and spends them in this process, so that most requests need no trip to
+// the store. At any time, a process holds at most n-1 units of a limit under a key, where n is the limit's Share, and
+// the store has counted all of them as spent. So fixed_window never admits too much, and any other algorithm admits at
+// most R*(n-1) units more than docs/algorithms.md says, where R is the number of processes that share the store. A
+// request may be refused up to R*(n-1) units too early (one more for sliding_window). With `local_share: auto`, all
+// replicas together hold at most a hundredth of the limit.
+//
+// # To change it
+//
+//   - what is admitted without asking the store (local_share): all files; go test ./backends/layers/prefetch
+//
+// # More
 //
 // It is for limits with a Share of n > 1 (`local_share: n` in rules) and nothing
 // else: an op without one costs a comparison. An op that needs a trip brings

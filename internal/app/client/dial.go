@@ -1,5 +1,3 @@
-// Package client asks a running headgate: for decisions and its health over gRPC, for
-// slots and their configs over HTTP. Its errors name the flags of the commands.
 package client
 
 import (

@@ -1,7 +1,3 @@
-// Package compat reads the environment of envoyproxy/ratelimit, the reference, and says which
-// settings of headgate have the same effect. It has three tables: what becomes of each variable
-// (variables.go), which setting is made of which variables (settings.go), and which variable of
-// OpenTelemetry is (tracing.go).
 package compat
 
 import (

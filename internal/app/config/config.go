@@ -1,8 +1,3 @@
-// Package config is the server's own configuration: the settings of `headgate serve` and of the
-// features that it serves. Rules are not configuration; they belong to package descriptors.
-//
-// A new setting is a field of [Config] and a row of the table below it. How settings are read is in
-// package settings.
 package config
 
 import (

@@ -1,5 +1,3 @@
-// Package refmetrics publishes what headgate counts under the names of envoyproxy/ratelimit, for dashboards and alerts
-// that know those.
 package refmetrics
 
 import (

@@ -1,5 +1,3 @@
-// Package server is everything that `headgate serve` runs: the listeners, the limits and
-// the slots behind them, readiness, and the drain at the end.
 package server
 
 import (

@@ -1,7 +1,3 @@
-// Package tracing sends spans to an OpenTelemetry collector, as the OTEL_ variables of the
-// process say. Without OTEL_TRACES_EXPORTER=otlp it does nothing.
-//
-// The files are layers: tracing.go, exporter.go, variables.go.
 package tracing
 
 import (

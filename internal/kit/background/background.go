@@ -1,9 +1,3 @@
-// Package background has what work in the background needs: goroutines that cannot end the process, and
-// logs that a flood of events cannot flood. A panic becomes an error for those who wait for the goroutine, a
-// line in the log with the stack, and a count.
-//
-// Where decisions are made (backends, ratelimit) no goroutine is started otherwise:
-// see test/repo.
 package background
 
 import (

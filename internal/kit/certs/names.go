@@ -1,5 +1,3 @@
-// Package certs has what clients and servers do with TLS certificates: it reads the files of a client, and
-// decides by the names in a certificate who a client is.
 package certs
 
 import (

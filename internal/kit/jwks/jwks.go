@@ -1,8 +1,3 @@
-// Package jwks verifies JSON Web Tokens by a set of public keys (JWKS, RFC 7517) in a file or at a
-// URL, which it reads again as time passes.
-//
-// It knows three signatures: RS256, ES256 and EdDSA. Whatever a token says about itself, others,
-// "none" and those with a shared secret are refused, and keys that a token brings are not used.
 package jwks
 
 import (

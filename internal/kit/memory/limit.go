@@ -1,5 +1,3 @@
-// Package memory bounds what clients can make a process keep: it finds how much memory and how many files the process
-// may use, and counts what is read and not yet decided against a share of the memory. It knows no protocol.
 package memory
 
 import (

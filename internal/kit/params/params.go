@@ -1,5 +1,3 @@
-// Package params reads the parameters of URLs by tables: a row has the name of a parameter, says what
-// it may be, and knows where it goes.
 package params
 
 import (

@@ -1,5 +1,3 @@
-// Package protofields reads encoded protobuf messages field by field, without
-// generated code and without allocations.
 package protofields
 
 import "google.golang.org/protobuf/encoding/protowire"

@@ -1,7 +1,3 @@
-// Package settings is one table for the settings of a program: each row has a name, where the value
-// goes, its default, its meaning and what it may be. Values come from flags, the environment, and a
-// YAML file, in this order of precedence. The package knows no program and no feature: they bring
-// their rows.
 package settings
 
 import (

@@ -1,4 +1,3 @@
-// Package spell finds the name that a misspelt one may have meant, and spells numbers of things.
 package spell
 
 import (

@@ -1,5 +1,14 @@
-// Package sqldb opens databases by URL: SQLite, PostgreSQL, MySQL, MariaDB and Oracle. Every
-// package with a database uses it. It does not know which tables they have.
+// Package sqldb opens databases by URL: SQLite, PostgreSQL, MySQL, MariaDB and Oracle. Every package with a database
+// uses it. It does not know which tables they have.
+//
+// # To change it
+//
+//   - URLs of databases, pools, what errors of drivers mean: <dialect>.go, dialect.go, errors.go; go test
+//     ./internal/kit/sqldb
+//   - how migrations are applied and printed: migrate.go, <dialect>.go; go test ./internal/kit/sqldb ./slots/sqlstore
+//     -run Migrat
+//
+// # More
 //
 // A package that keeps something in a database, its owner, has statements, scripts that make
 // its tables, and methods over both. It gets from here:

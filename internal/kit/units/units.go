@@ -1,5 +1,3 @@
-// Package units has the units of time of rate limits, as Envoy's API and the
-// reference service know them.
 package units
 
 import (

@@ -1,5 +1,3 @@
-// Package yamlfile reads files of one YAML document, and reports where a text is not valid YAML. Files of rules and
-// files of settings have nothing else in common.
 package yamlfile
 
 import (

@@ -1,6 +1,11 @@
-// Package accesslog is Envoy's gRPC access log service
-// (envoy.service.accesslog.v3.AccessLogService). It reports requests in flight to
-// headgate a second time.
+// Package accesslog is Envoy's gRPC access log service (envoy.service.accesslog.v3.AccessLogService). It reports
+// requests in flight to headgate a second time.
+//
+// # To change it
+//
+//   - what an entry of the access log does to a lease: all files; go test ./internal/wire/accesslog
+//
+// # More
 //
 // Envoy keeps a request's lease as dynamic metadata and writes it with each log
 // entry of the request. An entry of type DownstreamPeriodic renews the lease, so

@@ -1,15 +1,20 @@
-// Package unary is a small gRPC server for short unary calls: bytes in,
-// messages out.
+// Package unary is a small gRPC server for short unary calls: bytes in, messages out.
 //
-// It is cheap for one kind of load: many small calls in flight on few HTTP/2
-// connections, as a proxy sends them. Each connection has one goroutine, which
-// reads whatever has arrived, hands all complete calls to their handler as one
-// slice, and sends all answers with one write. A call needs no goroutine and no
-// timer, and in the steady state no allocation.
+// It is cheap for one kind of load: many small calls in flight on few HTTP/2 connections, as a proxy sends them. Each
+// connection has one goroutine, which reads whatever has arrived, hands all complete calls to their handler as one
+// slice, and sends all answers with one write. A call needs no goroutine and no timer, and in the steady state no
+// allocation.
 //
-// A handler that needs no I/O answers in that goroutine ([Handler.Inline]); one
-// that does gets a goroutine of a bounded pool ([Handler.Serve]) while the
-// connection reads on.
+// A handler that needs no I/O answers in that goroutine ([Handler.Inline]); one that does gets a goroutine of a bounded
+// pool ([Handler.Serve]) while the connection reads on.
+//
+// # To change it
+//
+//   - HTTP/2, gRPC framing, bounds on connections: all files; go test ./internal/wire/unary
+//   - whose turn it is, floods of gRPC, requests over HTTP: floods.go, internal/kit/web/turns.go; go test
+//     ./internal/wire/unary ./internal/kit/web -run 'Flood|Turn'; go test ./test/attack -run Floods
+//
+// # More
 //
 // A handler may keep an answered call open until the connection is drained ([Call.Open]), for clients that watch.
 //

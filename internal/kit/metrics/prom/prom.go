@@ -1,5 +1,3 @@
-// Package prom turns rows of package metrics into Prometheus' metrics, and serves them. Beside the tests it is the
-// only package that knows Prometheus. It is short as there is one kind of row.
 package prom
 
 import (

@@ -1,0 +1,8 @@
+// Package capture writes what is asked of a service into a file, or sends it to those who ask for it, as lines of JSON
+// that `headgate replay` reads. It delays no answer: what it cannot write in time it drops, and counts.
+//
+// # To change it
+//
+//   - what sees requests beside their answers; captures: ratelimit/tap.go, line.go, stream.go (what waits), capture.go
+//     (files), http.go; go test ./internal/app/capture; go test ./cmd/headgate -run Capture
+package capture

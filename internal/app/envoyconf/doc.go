@@ -1,0 +1,12 @@
+// Package envoyconf makes the configuration of Envoy that a domain's rules need: what the rules have to know of
+// requests, how the ends of requests in flight are reported, and how refusals and delays reach the client.
+//
+// It knows Envoy from 1.36 on, and works around what differs between versions. What is written is in envoy.yaml.tmpl;
+// golden files and real Envoys hold it.
+//
+// # To change it
+//
+//   - what Envoy is configured with: all files; go test ./internal/app/envoyconf ./cmd/headgate -run Envoy
+//   - which usage fields of language models are read: llm.lua, the model of tests: test/llmtest; go test
+//     ./internal/app/envoyconf -run Lua; go test ./test/llm
+package envoyconf

@@ -1,0 +1,10 @@
+// Package statsd sends rows of package metrics to a collector that speaks StatsD: what counters have counted since the
+// last time, gauges as they are, and how many observations of a histogram there were of each size.
+//
+// Names have tags as envoyproxy/ratelimit writes them: "name.__key=value:1|c".
+//
+// # To change it
+//
+//   - what StatsD gets, and how it is sent: internal/app/refmetrics/statsd.go, internal/app/statsd/sample.go,
+//     internal/app/statsd/packets.go; go test ./internal/app/statsd; go test ./test/compat -run StatsD
+package statsd

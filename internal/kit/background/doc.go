@@ -1,0 +1,11 @@
+// Package background has what work in the background needs: goroutines that cannot end the process, and logs that a
+// flood of events cannot flood. A panic becomes an error for those who wait for the goroutine, a line in the log with
+// the stack, and a count.
+//
+// Where decisions are made (backends, ratelimit) no goroutine is started otherwise: see test/repo.
+//
+// # To change it
+//
+//   - how goroutines start, stop and report panics: background.go, log.go, metrics.go; go test
+//     ./internal/kit/background
+package background

@@ -1,0 +1,8 @@
+// Package settings is one table for the settings of a program: each row has a name, where the value goes, its default,
+// its meaning and what it may be. Values come from flags, the environment, and a YAML file, in this order of
+// precedence. The package knows no program and no feature: they bring their rows.
+//
+// # To change it
+//
+//   - how the log is written, also if nobody reads it: common.go, logwriter.go; go test ./internal/kit/settings
+package settings
