@@ -20,23 +20,20 @@
 //
 //	import _ "github.com/headgate-rls/headgate/backends/redis"
 //
-// Rules say what is limited: see docs/rules.md in the repository. A [Limiter] has the same
-// engine as the service: the same rules, algorithms, layers around the store, failure
-// policies and metrics. Processes that share a store share its counters, also with
-// `headgate serve`.
+// Rules say what is limited: see docs/rules.md in the repository. A [Limiter] has the same engine as the service: the
+// same rules, algorithms, layers around the store, failure policies and metrics. Processes that share a store share its
+// counters, also with `headgate serve`.
 //
-//   - [Limiter.Check] takes units of limits per window. [Limiter.Peek] asks without taking,
-//     [Limiter.Refund] gives back, [Limiter.Reset] forgets.
+//   - [Limiter.Check] takes units of limits per window. [Limiter.Peek] asks without taking, [Limiter.Refund] gives
+//     back, [Limiter.Reset] forgets.
 //   - [Limiter.Acquire] also counts requests in flight. Its [Lease] ends with the request.
 //   - With Options.Policies, limits come from a database and change while the program runs.
-//   - Options.Metrics publishes metrics: package metrics does so for Prometheus.
-//     Options.Tracer makes spans: package tracing does so with OpenTelemetry.
-//   - Package middleware limits the requests of a net/http server, package
-//     middleware/grpclimit those of a gRPC server.
+//   - Options.Metrics publishes metrics: package metrics does so for Prometheus. Options.Tracer makes spans: package
+//     tracing does so with OpenTelemetry.
+//   - Package middleware limits the requests of a net/http server, package middleware/grpclimit those of a gRPC server.
 //
-// A store that fails does not fail its callers: the rule's on_backend_error decides, and
-// [Decision].Degraded says so. Every call returns within Options.Timeout, or earlier by the
-// deadline of its context.
+// A store that fails does not fail its callers: the rule's on_backend_error decides, and [Decision].Degraded says so.
+// Every call returns within Options.Timeout, or earlier by the deadline of its context.
 //
 // No two limiters share anything in the program. A Limiter starts goroutines, which end before [Limiter.Close] returns.
 package headgate

@@ -12,8 +12,7 @@
 //
 // # More
 //
-// To add a store, make a folder beside memory/ with the same file names. State
-// its [Caps], map its driver's errors to the errors here in one function, run
-// backendtest in its test, and [Register] it in its kind.go. The example of
+// To add a store, make a folder beside memory/ with the same file names. State its [Caps], map its driver's errors to
+// the errors here in one function, run backendtest in its test, and [Register] it in its kind.go. The example of
 // [Backend] is a store in forty lines; that of backendtest is its test.
 package backends

@@ -14,9 +14,8 @@
 //
 // # More
 //
-// Rules come in two kinds. Those under descriptors match entries one by one;
-// those under resources match requests by method, path and criteria, which
-// arrive as a descriptor too ([Needs] says with which entries). Either becomes a
+// Rules come in two kinds. Those under descriptors match entries one by one; those under resources match requests by
+// method, path and criteria, which arrive as a descriptor too ([Needs] says with which entries). Either becomes a
 // [Rule], with limits per time, a [Concurrency] of requests in flight, or both.
 //
 // The package keeps no counters and answers no requests.

@@ -20,11 +20,10 @@
 //
 // # More
 //
-// Arithmetic is on integers that stay below 2^53, so that Go, Lua (whose
-// numbers are doubles) and SQL give the same answers. Where a division leaves
-// a remainder, rounding goes against the caller: a wait is rounded up, what is
-// left is rounded down, a rate is never exceeded.
+// Arithmetic is on integers that stay below 2^53, so that Go, Lua (whose numbers are doubles) and SQL give the same
+// answers. Where a division leaves a remainder, rounding goes against the caller: a wait is rounded up, what is left is
+// rounded down, a rate is never exceeded.
 //
-// What the package does not do: it knows nothing of rules, of protocols, of
-// what happens when a backend fails, or of who may ask.
+// What the package does not do: it knows nothing of rules, of protocols, of what happens when a backend fails, or of
+// who may ask.
 package limit

@@ -16,14 +16,13 @@
 //	})
 //	mux.Handle("POST /pay", limit(pay))
 //
-// Each descriptor has its own entries, and so each rule its own extractors. A request for
-// which an entry has no value is not described by that descriptor, as in Envoy; use [Or] to
-// fall back on another value. Rules by method and path (resources) need no descriptor: the
-// request is described to them where there are any.
+// Each descriptor has its own entries, and so each rule its own extractors. A request for which an entry has no value
+// is not described by that descriptor, as in Envoy; use [Or] to fall back on another value. Rules by method and path
+// (resources) need no descriptor: the request is described to them where there are any.
 //
-// A refused request is answered with 429 and Retry-After, or with the response that its rule
-// has. Where a rule limits requests in flight, the request has a lease, see [Config].Hold.
+// A refused request is answered with 429 and Retry-After, or with the response that its rule has. Where a rule limits
+// requests in flight, the request has a lease, see [Config].Hold.
 //
-// Routers that take func(http.Handler) http.Handler, such as chi, take the result of
-// [Handler] as it is. docs/library.md in the repository shows chi, echo and gin.
+// Routers that take func(http.Handler) http.Handler, such as chi, take the result of [Handler] as it is.
+// docs/library.md in the repository shows chi, echo and gin.
 package middleware

@@ -8,11 +8,10 @@
 //
 // # More
 //
-//   - [Policy] is one row: a key and the figures of a limit. [Figures.Limit] says what is wrong
-//     with them.
+//   - [Policy] is one row: a key and the figures of a limit. [Figures.Limit] says what is wrong with them.
 //   - [Normalize] gives each key one spelling, and [Template] makes the key of a request.
-//   - [Snapshot] has all policies, immutable and compact. Decisions look policies up there and
-//     never wait for the database.
+//   - [Snapshot] has all policies, immutable and compact. Decisions look policies up there and never wait for the
+//     database.
 //   - [Set] has the snapshot in force.
 //
 // The package imports limit and the standard library. policies/table follows and edits the table of policies,

@@ -14,15 +14,12 @@
 //
 // # More
 //
-// A Scheduler is the door: it checks requests, knows the active configs, joins
-// callers that want the same windows, remembers which windows are full, and tries
-// again what failed in passing. It asks an Engine to place events. There are two,
-// with the same results: the tx engine sends one statement after another to a
-// database (Tables), the procedure engine does the same inside the database in
-// one round trip (Procedure). What a process remembers only saves work; the
+// A Scheduler is the door: it checks requests, knows the active configs, joins callers that want the same windows,
+// remembers which windows are full, and tries again what failed in passing. It asks an Engine to place events. There
+// are two, with the same results: the tx engine sends one statement after another to a database (Tables), the procedure
+// engine does the same inside the database in one round trip (Procedure). What a process remembers only saves work; the
 // database alone decides.
 //
-// Instants are int64: microseconds since the Unix epoch for times that callers
-// ask for (…Us), milliseconds for windows, sizes and scheduled times (…Ms), in
-// UTC always. Package plan has the arithmetic.
+// Instants are int64: microseconds since the Unix epoch for times that callers ask for (…Us), milliseconds for windows,
+// sizes and scheduled times (…Ms), in UTC always. Package plan has the arithmetic.
 package slots

@@ -11,11 +11,11 @@
 //
 // # More
 //
-// Files from below: the texts of each database (dialect.go, <dialect>.go), rows, keys and parts of logs (parts.go),
-// the settings (config.go), errors (errors.go), one transaction with its repetitions (work.go), and
-// what is done in such transactions: slices are decided (slice.go, held.go, which looks whether others
-// hold their rows), registry.go, janitor.go. sqlstore.go puts them together.
+// Files from below: the texts of each database (dialect.go, <dialect>.go), rows, keys and parts of logs (parts.go), the
+// settings (config.go), errors (errors.go), one transaction with its repetitions (work.go), and what is done in such
+// transactions: slices are decided (slice.go, held.go, which looks whether others hold their rows), registry.go,
+// janitor.go. sqlstore.go puts them together.
 //
-// What the package does not do: it does not decide what happens when the database is away, it keeps
-// no local state, and it does not drop state that still counts.
+// What the package does not do: it does not decide what happens when the database is away, it keeps no local state, and
+// it does not drop state that still counts.
 package sqlstore

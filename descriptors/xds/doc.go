@@ -9,8 +9,7 @@
 //
 // # More
 //
-// Files in layers, from below: what a message may hold (size.go), a message as
-// rules (merge.go, translate.go), which rules are in force (domain.go, state.go),
-// the file that keeps them (cache.go), the connection (tls.go, codec.go,
+// Files in layers, from below: what a message may hold (size.go), a message as rules (merge.go, translate.go), which
+// rules are in force (domain.go, state.go), the file that keeps them (cache.go), the connection (tls.go, codec.go,
 // stream.go), and the client that runs it all (options.go, status.go, client.go).
 package xds

@@ -11,8 +11,7 @@
 //		grpc.StreamInterceptor(grpclimit.Stream(limiter, conf)),
 //	)
 //
-// A refused call fails with RESOURCE_EXHAUSTED. Its details have a RetryInfo if waiting helps,
-// and its header metadata have x-ratelimit-limit, x-ratelimit-remaining and retry-after, in
-// seconds. A call counts as one in flight until its handler returns or panics; a stream is
-// one call.
+// A refused call fails with RESOURCE_EXHAUSTED. Its details have a RetryInfo if waiting helps, and its header metadata
+// have x-ratelimit-limit, x-ratelimit-remaining and retry-after, in seconds. A call counts as one in flight until its
+// handler returns or panics; a stream is one call.
 package grpclimit

@@ -12,6 +12,6 @@
 //
 // # More
 //
-// current_count in the database follows the count in Redis behind the answers. Nothing is
-// decided by it: it is for people.
+// current_count in the database follows the count in Redis behind the answers. Nothing is decided by it: it is for
+// people.
 package rediscache

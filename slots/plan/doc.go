@@ -10,18 +10,14 @@
 //
 // # More
 //
-// Units: requested instants are int64 microseconds since the Unix epoch, UTC
-// (parameters named us). Window starts, window sizes, offsets and scheduled
-// instants are int64 milliseconds (names that end in Ms). Windows are aligned
-// to the epoch: they are [k*size, (k+1)*size) for every integer k, also before
-// 1970. A size need not divide a day.
+// Units: requested instants are int64 microseconds since the Unix epoch, UTC (parameters named us). Window starts,
+// window sizes, offsets and scheduled instants are int64 milliseconds (names that end in Ms). Windows are aligned to
+// the epoch: they are [k*size, (k+1)*size) for every integer k, also before 1970. A size need not divide a day.
 //
-// Rounding goes against early scheduling: the elapsed part of a window is
-// rounded up and a capacity is rounded down. Every product stays below 2^63
-// for sizes up to [MaxSizeMs] and capacities up to [MaxPerWindow], so that
-// databases with 64-bit integers compute the same figures.
+// Rounding goes against early scheduling: the elapsed part of a window is rounded up and a capacity is rounded down.
+// Every product stays below 2^63 for sizes up to [MaxSizeMs] and capacities up to [MaxPerWindow], so that databases
+// with 64-bit integers compute the same figures.
 //
-// A program that parses calendars should import time/tzdata, or it depends on
-// the zone files of the machine it runs on. This package does not import it,
-// so that the choice is the program's.
+// A program that parses calendars should import time/tzdata, or it depends on the zone files of the machine it runs on.
+// This package does not import it, so that the choice is the program's.
 package plan

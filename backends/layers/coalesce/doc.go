@@ -15,16 +15,14 @@
 //
 // # More
 //
-// Where a store has several servers, requests that wait for other servers go
-// apart, each in slices of its own: a slow server delays nobody else. Requests of
-// one Take that may meet at a server stay together, in their order.
+// Where a store has several servers, requests that wait for other servers go apart, each in slices of its own: a slow
+// server delays nobody else. Requests of one Take that may meet at a server stay together, in their order.
 //
 // Each caller keeps its own deadline; a slice has the latest of its members.
 //
-// More can arrive than the store can be asked about. What finds no room in the
-// queue, or no turn before its deadline, fails with [backends.ErrOverloaded],
-// unless the store itself is slow or away.
+// More can arrive than the store can be asked about. What finds no room in the queue, or no turn before its deadline,
+// fails with [backends.ErrOverloaded], unless the store itself is slow or away.
 //
-// What the package does not do: it retries nothing, merges no two requests
-// into one, and is of no use in front of a backend that is Local.
+// What the package does not do: it retries nothing, merges no two requests into one, and is of no use in front of a
+// backend that is Local.
 package coalesce

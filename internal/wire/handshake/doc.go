@@ -12,6 +12,6 @@
 //
 // # More
 //
-// What the package does not do: it bounds no time. The server of the connection closes it
-// when the handshake takes too long.
+// What the package does not do: it bounds no time. The server of the connection closes it when the handshake takes too
+// long.
 package handshake

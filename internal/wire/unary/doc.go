@@ -18,11 +18,10 @@
 //
 // A handler may keep an answered call open until the connection is drained ([Call.Open]), for clients that watch.
 //
-// The server knows gRPC's unary calls and the part of HTTP/2 that they need:
-// no server push, no streaming in either direction, no priorities, no
-// compression of answers. Everything that a client can send is bounded, in
-// number, in bytes and in time; [Config] has the bounds. A client that
-// exceeds them loses its connection and does not disturb others.
+// The server knows gRPC's unary calls and the part of HTTP/2 that they need: no server push, no streaming in either
+// direction, no priorities, no compression of answers. Everything that a client can send is bounded, in number, in
+// bytes and in time; [Config] has the bounds. A client that exceeds them loses its connection and does not disturb
+// others.
 //
 // The files are layers: each uses only those below it.
 //
