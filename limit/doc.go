@@ -7,16 +7,18 @@
 //
 // # To change it
 //
-//   - how an algorithm decides: step_*.go, then backends/redis/README.md; go test ./limit ./backends/...
-//   - windows of the calendar: calendar.go, calendar_window in backends/redis/README.md,
-//     descriptors/rulefile/calendar.go; go test ./limit ./backends/... ./descriptors/rulefile -run Calendar
+//   - how an algorithm decides: step_*.go, then backends/redis/script/*.lua as backends/redis/README.md says; go test
+//     ./limit ./backends/...
+//   - windows of the calendar: calendar.go, backends/redis/script/step.lua, descriptors/rulefile/calendar.go; go test
+//     ./limit ./backends/... ./descriptors/rulefile -run Calendar
 //   - what a limit may be: limit.go; go test ./limit
 //   - how states are written as bytes: encode.go; go test ./limit ./backends/internal/remote
 //   - what is known of each algorithm: the table in algorithms.go, traits.go; go test ./limit
-//   - requests in flight: leases.go, step_concurrency.go, then lease_machine in backends/redis/README.md; go test
-//     ./limit ./backends/... -run 'Concurrency|Lease'
-//   - reservations, how they are settled: settle.go, then settle and hold_back in backends/redis/README.md, the rule
-//     language: descriptors/reserve.go; go test ./limit -run Settle; go test ./backends/... -run LeaseModel
+//   - requests in flight: leases.go, step_concurrency.go, then backends/redis/script/lease_*.lua; go test ./limit
+//     ./backends/... -run 'Concurrency|Lease'
+//   - reservations, how they are settled: settle.go, then backends/redis/script/settlement.lua and
+//     backends/redis/script/reserved.lua, in the rule language descriptors/reserve.go; go test ./limit -run Settle; go test
+//     ./backends/... -run LeaseModel
 //
 // # More
 //
