@@ -21,6 +21,7 @@ var checks = []check{
 	{"SliceEqualsSingles", checkSliceEqualsSingles},
 	{"OrderOfOps", checkOrderOfOps},
 	{"Extremes", checkExtremes},
+	{"ChangedLimits", checkChangedLimits},
 	{"RefusedChangesNothing", checkRefusedChangesNothing},
 	{"Overflow", checkOverflow},
 	{"OverflowElsewhere", checkOverflowElsewhere},

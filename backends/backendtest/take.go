@@ -1,8 +1,10 @@
 package backendtest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/limit"
@@ -198,6 +200,42 @@ func checkExtremes(e *env) {
 			want, got := m.take(&req, req.At), e.take(req)
 			if d := differ(&got, &want); d != "" {
 				e.Fatalf("%v, cost %d: %s%s", l, cost, d, m.past(&req))
+			}
+		}
+	}
+}
+
+// checkChangedLimits asks under one key by a limit, and then by one whose figures are lower or higher: also by a bucket
+// whose rate stays, and which holds less than it has.
+func checkChangedLimits(e *env) {
+	e.open()
+	m, now := newModel(), e.start()
+	for _, a := range e.algorithms() {
+		var limits []*limit.Limit
+		for _, figures := range [][2]int64{{10, 0}, {3, 0}, {20, 0}, {10, 100}, {10, 5}} {
+			spec := limit.Spec{Algorithm: a, Max: figures[0], Burst: figures[1], Window: time.Hour}
+			if spec.Burst != 0 && !a.Is(limit.Refilled) {
+				continue
+			}
+			l, err := limit.New(spec)
+			if err != nil {
+				e.Fatal(err)
+			}
+			limits = append(limits, l)
+		}
+		for i, first := range limits {
+			for j, second := range limits {
+				k := e.key("", fmt.Sprintf("changed %d %d", i, j), a)
+				for _, op := range []struct {
+					by   *limit.Limit
+					cost int64
+				}{{first, 2}, {second, 0}, {second, 1}, {first, -1}, {first, 1}} {
+					req := request(now, k, op.by, op.cost)
+					want, got := m.take(&req, req.At), e.take(req)
+					if d := differ(&got, &want); d != "" {
+						e.Fatalf("%v, then %v, cost %d: %s%s", first, op.by, op.cost, d, m.past(&req))
+					}
+				}
 			}
 		}
 	}

@@ -9,7 +9,6 @@ level = brim
 if m > 0 then
   level = n
   if m ~= one then level = min(floor(level / m), cap) * one end
-  if level > brim then level = brim end
   if now - at < floor((brim - level + two - 1) / two) then
     level = level + (now - at) * two
   else
