@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,10 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/headgate-rls/headgate/internal/kit/settings"
-	"github.com/headgate-rls/headgate/ratelimit"
-	"github.com/headgate-rls/headgate/slots"
-	"github.com/headgate-rls/headgate/test/documented"
-	"github.com/headgate-rls/headgate/test/wired"
 )
 
 // resolve parses args over an environment and a configuration file.
@@ -62,13 +56,28 @@ func TestFlagWinsOverEnvironmentAndFile(t *testing.T) {
 	}
 }
 
+// A refused configuration has problems that name their place.
+type refused struct {
+	name, file string
+	env        map[string]string
+	args       []string
+	want       []string
+}
+
+func (r *refused) check(t *testing.T) {
+	_, err := resolve(t, r.file, r.env, r.args...)
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range r.want {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in:\n%v", want, err)
+		}
+	}
+}
+
 func TestProblemsNameTheirPlace(t *testing.T) {
-	for _, tc := range []struct {
-		name, file string
-		env        map[string]string
-		args       []string
-		want       []string
-	}{
+	for _, r := range []refused{
 		{name: "unknown key", file: "grpc: a:1\n\nrule_header: x\nbakend: y\nback-end: z\n",
 			want: []string{"conf.yaml:3:1: rule_header: unknown setting; did you mean rule-header?",
 				"conf.yaml:4:1: bakend: unknown setting", "conf.yaml:5:1: back-end: unknown setting; did you mean backend?"}},
@@ -98,8 +107,8 @@ func TestProblemsNameTheirPlace(t *testing.T) {
 			"--http: :8080 is the address of --grpc already", "--admin: 127.0.0.1:6070 is the address of --debug already"}},
 		{name: "not a header", args: []string{"--rule-header", "x headgate", "--limit-header", "a:b"},
 			want: []string{`--rule-header: "x headgate" cannot be`, `--limit-header: "a:b" cannot be`}},
-		{name: "negative time", args: []string{"--grpc-keepalive", "-1s", "--slots-keep", "-1h"},
-			want: []string{"--grpc-keepalive: -1s: must not be negative", "--slots-keep: -1h0m0s: must not be negative"}},
+		{name: "negative time", args: []string{"--grpc-keepalive", "-1s", "--drain-delay", "-1h"},
+			want: []string{"--grpc-keepalive: -1s: must not be negative", "--drain-delay: -1h0m0s: must not be negative"}},
 		{name: "two sources of rules", args: []string{"--example", "--rules", "x"},
 			want: []string{"--example: serves the built-in rules and not those of --rules"}},
 		{name: "not a mapping", file: "- a\n", want: []string{"expected settings as"}},
@@ -119,8 +128,6 @@ func TestProblemsNameTheirPlace(t *testing.T) {
 		{name: "bad names of clients", args: []string{"--grpc-tls-cert", "c", "--grpc-tls-key", "k", "--grpc-client-ca", "a",
 			"--grpc-client-san", "*", "--grpc-client-san", "spiffe://*/x"},
 			want: []string{`--grpc-client-san: "*" admits every name`, `"spiffe://*/x" has no trust domain`}},
-		{name: "slots that nobody could use", args: []string{"--slots-auth"},
-			want: []string{"--slots-auth: needs --admin-token or --admin-client-ca, or --admin-jwks"}},
 		{name: "secret that can be guessed", args: []string{"--lease-secret", "geheim"},
 			want: []string{"--lease-secret: has 6 characters, want at least 16"}},
 		{name: "one of two secrets that can be guessed", args: []string{"--lease-secret", "not-to-be-guessed-1 geheim"},
@@ -128,23 +135,9 @@ func TestProblemsNameTheirPlace(t *testing.T) {
 		{name: "too many secrets", env: map[string]string{"HEADGATE_LEASE_SECRET": "a b c"},
 			want: []string{"has 3 secrets with spaces between them"}},
 		{name: "a secret of spaces", args: []string{"--lease-secret", "   "}, want: []string{"has 0 secrets"}},
-		{name: "metrics of policies without policies", args: []string{"--policy-metrics", "user:a"},
-			want: []string{"--policy-metrics: needs --policies"}},
-		{name: "bad keys of policies", args: []string{"--policies", "sqlite:p.db", "--policy-metrics", "user:*:b"},
-			want: []string{`--policy-metrics: "user:*:b": a * may only be at the end`}},
 		{name: "no such file", args: []string{"--config", "/does/not/exist"}, want: []string{"read configuration: "}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			_, err := resolve(t, tc.file, tc.env, tc.args...)
-			if err == nil {
-				t.Fatal("accepted")
-			}
-			for _, want := range tc.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%q is not in:\n%v", want, err)
-				}
-			}
-		})
+		t.Run(r.name, r.check)
 	}
 }
 
@@ -161,41 +154,6 @@ func TestLoggerHidesLowerLevels(t *testing.T) {
 		!strings.Contains(got, `"shown"`) {
 		t.Errorf("log: %s", got)
 	}
-}
-
-// TestEveryFieldIsASetting: each field of Config that is its own has one row in the table of
-// settings, and the documentation has each row.
-func TestEveryFieldIsASetting(t *testing.T) {
-	c := new(Config)
-	rows := map[any]string{}
-	table := documented.Settings(Settings())
-	for _, s := range c.table() {
-		if other := rows[s.Field]; other != "" {
-			t.Errorf("--%s and --%s fill the same field", other, s.Name)
-		}
-		rows[s.Field] = s.Name
-		if s.Help == "" || !strings.Contains(table, "`--"+s.Name+"`") ||
-			!strings.Contains(table, "`"+Settings().EnvName(s.Name)+"`") {
-			t.Errorf("--%s is not in the documentation", s.Name)
-		}
-	}
-	rows[&c.Warnings], rows[&c.Admin.Named] = "not a setting", "variables of their own"
-	var fields func(v reflect.Value)
-	fields = func(v reflect.Value) {
-		for i := range v.NumField() {
-			switch f := v.Field(i); {
-			case f.Type() == reflect.TypeFor[ratelimit.Config](), f.Type() == reflect.TypeFor[slots.Settings]():
-				// A feature's own, which has more than settings.
-			case !v.Type().Field(i).IsExported():
-				// Nobody else can set it.
-			case f.Kind() == reflect.Struct:
-				fields(f)
-			case rows[f.Addr().Interface()] == "":
-				t.Errorf("the field %s of unknown setting %s", v.Type().Field(i).Name, v.Type())
-			}
-		}
-	}
-	fields(reflect.ValueOf(c).Elem())
 }
 
 // TestLeaseTTLAlias: imposter.rate.limiter.ttl is lease-ttl in seconds.
@@ -216,51 +174,6 @@ func TestLeaseTTLAlias(t *testing.T) {
 	if _, err := resolve(t, "", map[string]string{"IMPOSTER_RATE_LIMITER_TTL": "1m"}); err == nil ||
 		!strings.Contains(err.Error(), `IMPOSTER_RATE_LIMITER_TTL: "1m" is not a number of seconds`) {
 		t.Error(err)
-	}
-}
-
-// Names that another program has for settings go on working.
-func TestAliasesSetTheSameSettings(t *testing.T) {
-	file := `
-rate-limiter:
-  default-config-name: payments
-  max-windows-in-chunk: 50
-  headroom-windows: 100
-quarkus:
-  datasource:
-    db-kind: postgresql
-    jdbc:
-      url: jdbc:postgresql://db:5432/payments
-      max-size: 40
-    username: rate_limiter
-quarkus.flyway.migrate-at-start: false
-`
-	env := map[string]string{"RATE_LIMITER_MAX_CHUNKS_TO_SEARCH": "5", "QUARKUS_DATASOURCE_PASSWORD": "secret",
-		"QUARKUS_DATASOURCE_JDBC_MIN_SIZE":  "7",
-		"RATE_LIMITER_MAX_WINDOWS_IN_CHUNK": "60", "HEADGATE_SLOTS_EXTRA_CHUNKS": "6"}
-	c, err := resolve(t, file, env, "--slots-pool-max", "50")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := c.Slots
-	if s.Scheduler.DefaultConfig != "payments" || s.Scheduler.Chunk != 60 || s.Scheduler.Chunks != 6 ||
-		s.URL != "jdbc:postgresql://db:5432/payments" || s.PoolMin != 7 ||
-		s.PoolMax != 50 || s.Username != "rate_limiter" || s.Password != "secret" || s.Migrate {
-		t.Errorf("%+v", s)
-	}
-	if len(c.Warnings) != 2 || !strings.Contains(c.Warnings[0], "rate-limiter.headroom-windows is ignored") {
-		t.Errorf("%q", c.Warnings)
-	}
-	for file, want := range map[string]string{
-		"rate-limiter:\n  max-windows: 3\n": "conf.yaml:2:3: rate-limiter.max-windows: unknown setting",
-		"quarkus:\n  datasource:\n    username: [a]\n": "conf.yaml:3:5: quarkus.datasource.username: " +
-			"takes a plain value",
-		"quarkus:\n  datasource:\n    jdbc:\n      max-size: x\n": `conf.yaml:4:7: quarkus.datasource.jdbc.max-size: ` +
-			`"x" is not a valid int`,
-	} {
-		if _, err := resolve(t, file, nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", file, err, want)
-		}
 	}
 }
 
@@ -319,20 +232,14 @@ func TestLastSource(t *testing.T) {
 	}
 }
 
-func TestShownSettingsHideSecrets(t *testing.T) {
+// shown returns the settings as they are shown, and fails if a secret is among them.
+func shown(t *testing.T, args ...string) string {
+	t.Helper()
 	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	c := Define(fs)
-	for _, args := range [][]string{
-		{"--backend", "redis+sentinel://u:geheim@a,b/m?sentinel_password=geheim&pool_size=30"},
-		{"--slots", "mysql://u:ge@heim@h/db?password=geheim"}, {"--slots-password", "geheim"},
-		{"--admin-token", "geheim-geheim-geheim"}, {"--lease-secret", "geheim-geheim-geheim"},
-		{"--xds", "h:1"}, {"--xds-header", "authorization: geheim"}, {"--rules", "a"}, {"--rules", "b"},
-	} {
-		if err := fs.Parse(args); err != nil {
-			t.Fatal(err)
-		}
+	Define(fs)
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
 	}
-	_ = c
 	text := ""
 	for _, s := range Settings().Show(fs) {
 		text += s.Flag + "=" + strings.Join(s.Values, "|") + "\n"
@@ -340,6 +247,14 @@ func TestShownSettingsHideSecrets(t *testing.T) {
 	if strings.Contains(text, "geheim") || strings.Contains(text, "heim@") {
 		t.Errorf("a secret is shown:\n%s", text)
 	}
+	return text
+}
+
+func TestShownSettingsHideSecrets(t *testing.T) {
+	text := shown(t,
+		"--backend", "redis+sentinel://u:geheim@a,b/m?sentinel_password=geheim&pool_size=30",
+		"--admin-token", "geheim-geheim-geheim", "--lease-secret", "geheim-geheim-geheim",
+		"--xds", "h:1", "--xds-header", "authorization: geheim", "--rules", "a", "--rules", "b")
 	for _, want := range []string{"backend=redis+sentinel://u:***@a,b/m?sentinel_password=***&pool_size=30\n",
 		"rules=a|b\n", "xds-header=***\n", "admin-token=***\n"} {
 		if !strings.Contains(text, want) {
@@ -359,27 +274,4 @@ func TestHelpNamesValues(t *testing.T) {
 			t.Errorf("--%s %s: %s", f.Name, name, usage)
 		}
 	})
-}
-
-// TestSettingsReachWhatDecides: each setting of these groups changes how the engine or the scheduler is configured.
-func TestSettingsReachWhatDecides(t *testing.T) {
-	wired.Check(t, func() (settings.Program, func() any) {
-		c := new(Config)
-		p := c.program()
-		p.Rows = slices.DeleteFunc(p.Rows, func(row settings.Setting) bool {
-			return !slices.Contains([]string{"What is decided", "What answers have", "Slots"}, row.Group) &&
-				!slices.Contains([]string{"policy-metrics", "log-keys", "owner-grace"}, row.Name)
-		})
-		return p, func() any {
-			headers := *c
-			headers.ResponseHeaders = true // else three headers have no names
-			return []any{c.Decisions(), headers.Decisions(), c.Slots.Settings()}
-		}
-	}, "backend-required", "replicas", // of the server, and of the store's layers
-		"slots", "slots-username", "slots-password", "slots-pool-min", "slots-pool-max", "slots-migrate", "slots-auth",
-		"slots-seed")
-	// The scheduler's own zero is its default.
-	if none := (&Slots{}).Settings().Chunks; none >= 0 {
-		t.Errorf("--slots-extra-chunks=0 makes %d", none)
-	}
 }
