@@ -10,7 +10,8 @@ import (
 // What a Spec refers to must not change afterwards: the set keeps parts of it.
 //
 // Build adds what is wrong to problems. It returns nil if one of them, also of
-// those that the source has added, is more than a warning.
+// those that the source has added, is more than a warning. A part that is Broken
+// is an error of its own if there is no other.
 func Build(spec *Spec, problems *Problems) *Set {
 	return build(&builder{set: &Set{}}, spec, problems)
 }
@@ -49,6 +50,9 @@ func build(b *builder, spec *Spec, problems *Problems) *Set {
 			b.set.first = made
 		}
 	}
+	if b.broken != nil && !b.Failed() {
+		b.Add(*b.broken)
+	}
 	if b.Failed() {
 		return nil
 	}
@@ -68,12 +72,12 @@ func (b *builder) domain(spec *DomainSpec) {
 		b.at(spec.Place, "", isError, "the domain is empty")
 	}
 	d := b.domains[spec.Name]
-	if d == nil || spec.Broken {
-		d = &domainBuilder{name: spec.Name}
-		if !spec.Broken {
-			b.domains[spec.Name] = d
-			b.order = append(b.order, d)
-		}
+	if apart := (&domainBuilder{name: spec.Name}); b.isBroken(spec.Broken, spec.Place, apart.way()) {
+		d = apart
+	} else if d == nil {
+		d = apart
+		b.domains[spec.Name] = d
+		b.order = append(b.order, d)
 	}
 	b.agree(d, &d.cutParams, spec.CutParams)
 	b.agree(d, &d.asSent, spec.AsSent)

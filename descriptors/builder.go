@@ -20,6 +20,7 @@ type builder struct {
 	refs    []reference
 	count   int                         // of rules and resources so far
 	limits  map[limit.Spec]*limit.Limit // equal limits are one
+	broken  *Problem                    // of the first part that is Broken, if its source reports no error
 
 	rebuilds bool                  // branches are kept for the next set
 	old      *Set                  // whose branches can be used again
@@ -145,6 +146,15 @@ func (b *builder) at(place Place, path string, warning bool, format string, args
 	b.Add(Problem{place.File, place.Line, place.Col, path, fmt.Sprintf(format, args...), warning})
 }
 
+// isBroken returns what a part's Broken says. Without an error of its source, the set would silently lack the part.
+func (b *builder) isBroken(broken bool, place Place, path fmt.Stringer) bool {
+	if broken && b.broken == nil {
+		b.broken = &Problem{File: place.File, Line: place.Line, Col: place.Col, Path: path.String(),
+			Message: "the source says that this cannot be used, and does not say why"}
+	}
+	return broken
+}
+
 func (s *Switch) String() string {
 	return fmt.Sprintf("%s in %s:%d", s.Name, s.Place.File, s.Place.Line)
 }
@@ -196,7 +206,7 @@ func (b *builder) next(place Place, path fmt.Stringer) bool {
 // fits checks the node at w, and reports whether it can be told apart from its
 // siblings.
 func (b *builder) fits(s *RuleSpec, w *way, among *siblings) bool {
-	if s.Broken {
+	if b.isBroken(s.Broken, s.Place, w) {
 		return false
 	}
 	at := &spot{b, s.Place, s.Fields, w}

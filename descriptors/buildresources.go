@@ -47,7 +47,7 @@ func (b *builder) resource(spec *ResourceSpec, d *domainBuilder) {
 	res := &resource{order: len(d.resources), place: spec.Place}
 	var plain Matcher
 	if !b.Clean(func() {
-		if !spec.Broken {
+		if !at.isBroken(spec.Broken) {
 			res.method, res.pathRule = at.method(spec), at.pathOf(spec)
 			res.criteria, plain = at.criteria(&spec.Matcher, &res.pathRule)
 		}

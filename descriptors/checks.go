@@ -27,6 +27,8 @@ func (s *spot) part(place Place, fields Fields) *spot {
 	return &spot{s.b, place, fields, s.path}
 }
 
+func (s *spot) isBroken(broken bool) bool { return s.b.isBroken(broken, s.place, s.path) }
+
 // errorf reports a problem of a field; of the whole if field is empty or has no
 // place.
 func (s *spot) errorf(field, format string, args ...any) {

@@ -356,11 +356,52 @@ func build(t *testing.T, data []byte) *descriptors.Set {
 	return set
 }
 
+// TestBrokenPartsNeedAnError: no set lacks a part, or has one out of bounds, because its source only says that it is
+// broken.
+func TestBrokenPartsNeedAnError(t *testing.T) {
+	one := descriptors.LimitSpec{Figures: limit.Spec{Algorithm: limit.FixedWindow, Max: 1, Window: time.Second}}
+	rule := func(b descriptors.Body) *descriptors.DomainSpec {
+		return &descriptors.DomainSpec{Name: "d", Rules: []*descriptors.RuleSpec{{Key: "a", Body: b}}}
+	}
+	long := rule(descriptors.Body{})
+	long.Name, long.Broken = strings.Repeat("c", 1<<16+1), true
+	broken := one
+	broken.Broken = true
+	reserves := one
+	reserves.Reserve = &descriptors.ReserveSpec{Broken: true}
+	for what, d := range map[string]*descriptors.DomainSpec{
+		"domain of 65,537 bytes": long,
+		"domain without a name":  {Broken: true},
+		"rule":                   rule(descriptors.Body{Broken: true}),
+		"limit":                  rule(descriptors.Body{Limits: []descriptors.LimitSpec{broken}}),
+		"reserve":                rule(descriptors.Body{Limits: []descriptors.LimitSpec{reserves}}),
+		"concurrency": rule(descriptors.Body{Concurrency: &descriptors.ConcurrencySpec{Broken: true,
+			Tiers: []descriptors.TierSpec{{Tier: descriptors.Tier{Status: 429}}}}}),
+		"tier": rule(descriptors.Body{Concurrency: &descriptors.ConcurrencySpec{LeaseTTL: time.Minute,
+			Tiers: []descriptors.TierSpec{{Broken: true}}}}),
+		"resource": {Name: "d", Resources: []*descriptors.ResourceSpec{{Path: "/a", Body: descriptors.Body{Broken: true}}}},
+	} {
+		var problems descriptors.Problems
+		set := descriptors.Build(&descriptors.Spec{Domains: []*descriptors.DomainSpec{d}}, &problems)
+		list := problems.Sorted()
+		if set != nil || !strings.Contains(fmt.Sprint(list), "cannot be used, and does not say why") {
+			t.Errorf("%s: %v", what, list)
+		}
+		problems = descriptors.Problems{}
+		problems.Add(descriptors.Problem{Message: "reported"})
+		set = descriptors.Build(&descriptors.Spec{Domains: []*descriptors.DomainSpec{d}}, &problems)
+		if list := problems.Sorted(); set != nil || len(list) != 1 {
+			t.Errorf("%s, which its source reports: %v", what, list)
+		}
+	}
+}
+
 // FuzzBuild: whatever a source hands over, Build does not panic, and no rule is
 // out of bounds.
 func FuzzBuild(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0, 1, 0, 0, 0, 1, 1, 1})
+	f.Add([]byte{0, 1, 0, 15, 2, 0, 29, 0, 1}) // a broken domain of 65,537 bytes with a rule
 	f.Fuzz(func(t *testing.T, data []byte) { build(t, data) })
 }
 

@@ -130,10 +130,13 @@ func (s *spot) reserve(body *Body, t *Terms) {
 		}
 		spec = l
 	}
-	if spec == nil || spec.Broken {
+	if spec == nil {
 		return
 	}
 	at := s.part(spec.Place, spec.Fields)
+	if at.isBroken(spec.Broken) {
+		return
+	}
 	r := spec.Reserve
 	for i := range t.Limits {
 		if l := &t.Limits[i]; one || slices.ContainsFunc(body.Limits, func(o LimitSpec) bool {

@@ -115,7 +115,7 @@ func (s *spot) limits(specs []LimitSpec, t *Terms) {
 		}
 		at.replaces(spec, t)
 		switch {
-		case spec.Broken:
+		case at.isBroken(spec.Broken):
 		case spec.Unlimited:
 			t.Unlimited = true
 			at.unlimited(spec)
@@ -223,7 +223,7 @@ func (s *spot) concurrency(spec *ConcurrencySpec) *Concurrency {
 	c := &Concurrency{KeyPart: limit.Concurrency.KeyLetter(), LeaseTTL: spec.LeaseTTL, ByHits: spec.ByHits}
 	var tiers []TierSpec
 	if !s.b.Clean(func() {
-		if !spec.Broken {
+		if !s.isBroken(spec.Broken) {
 			s.lease(spec, c)
 		}
 		tiers = s.tiers(spec.Tiers)
@@ -277,7 +277,7 @@ func (s *spot) tiers(specs []TierSpec) []TierSpec {
 	names := map[string]bool{}
 	for i := range tiers {
 		at := s.part(tiers[i].Place, tiers[i].Fields)
-		if tiers[i].Broken {
+		if at.isBroken(tiers[i].Broken) {
 			continue
 		}
 		at.tier(&tiers[i].Tier)
