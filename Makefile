@@ -27,6 +27,9 @@ PLAIN_RACE =
 # package's tests, and what they start.
 RACE_ENDS = atexit_sleep_ms=10
 
+# The tag rlsonly takes settings away, and tests must pass without them.
+RLSONLY = echo "== tests of the settings of the smaller program"; go test -vet=off -tags rlsonly ./internal/app/config
+
 # Arguments for the programs behind run, demo and bench: make run ARGS="--config x.yaml"
 ARGS ?=
 
@@ -81,6 +84,7 @@ setup: ## install the servers that the tests talk to
 check: lint ## check format, vet, staticcheck and the tests that need no server, in three minutes
 	@echo "== tests that need no server"
 	@unset HEADGATE_ADMIN_TOKEN; HEADGATE_TEST_SERVERS=none go test -short -vet=off -p 3 $$(go list ./... | grep -Ev '/test/(attack|chaos|e2e|soak)$$$$')
+	@$(RLSONLY)
 
 # Every part runs even when an earlier one failed, so that one run shows all
 # that is broken; only without the servers there is no point in going on.
@@ -105,6 +109,7 @@ test: setup ## run lint and all tests on all servers, many in a short form, and 
 		run race "-v $(PLAIN)" "$(RACE) -p 4" || tests=FAILED; \
 		echo "== tests without the race detector"; \
 		run plain "$(PLAIN)" "$(PLAIN_RACE) -p 2" || tests=FAILED; \
+		$(RLSONLY) || tests=FAILED; \
 		echo "== tests of the program with Oracle's driver"; \
 		go test -tags godror -run 'TestOracleDriver|TestOracleLogin|TestOracleErrorKinds' ./internal/kit/sqldb ./slots/sqlstore || tests=FAILED; \
 		echo; \
