@@ -33,7 +33,7 @@ func TestMarkdownLinesAreShort(t *testing.T) {
 
 // maxWords is how long documents may be that somebody reads as a whole.
 var maxWords = map[string]int{"../../docs/operations.md": 4000, "../../docs/design.md": 4500,
-	"../../docs/ARCHITECTURE.md": 1500}
+	"../../docs/ARCHITECTURE.md": 1500, "../../docs/performance.md": 2500}
 
 func TestDocumentsAreShort(t *testing.T) {
 	for file, bound := range maxWords {
