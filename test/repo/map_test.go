@@ -208,3 +208,25 @@ func TestMapLeavesOutWhatIsImplied(t *testing.T) {
 		t.Errorf("cmd stands %d rows above the lowest after one import more, want 3", got)
 	}
 }
+
+// TestRoomsSayWhatTheyUse: the table of docs/ARCHITECTURE.md has for each room the rooms that it imports, all of them.
+func TestRoomsSayWhatTheyUse(t *testing.T) {
+	imported := roomsImported(packages(t, root(t)))
+	page := string(readFile(t, "../../docs/ARCHITECTURE.md"))
+	for _, room := range floors {
+		uses := imported[room]
+		slices.SortFunc(uses, func(a, b string) int { return slices.Index(floors, a) - slices.Index(floors, b) })
+		cell := "nobody"
+		if len(uses) > 0 {
+			cell = strings.Join(uses, ", ")
+		}
+		name := "`" + room + "`"
+		if room == "library" {
+			name = room
+		}
+		row, _, ok := strings.Cut(page[max(strings.Index(page, "\n| "+name+" |"), 0):], " |\n")
+		if !ok || !strings.Contains(row, "| "+cell+" |") {
+			t.Errorf("the row of %s in docs/ARCHITECTURE.md lacks %q", room, cell)
+		}
+	}
+}
