@@ -41,7 +41,8 @@ func formatRows(t *testing.T) (rows []formatRow) {
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// TestFormatsAreComplete: each row says who writes and reads it, in files that there are, and what a later version does.
+// TestFormatsAreComplete: each row says who writes and reads it, in files that there are, and what becomes of a later
+// version.
 func TestFormatsAreComplete(t *testing.T) {
 	for _, r := range formatRows(t) {
 		for _, cell := range []string{r.what, r.version, r.writers, r.readers, r.later} {

@@ -89,27 +89,58 @@ func (a *assembler) include(part string, within []string) {
 	}
 }
 
-// token is a string, a comment, a word or anything else of a line of Lua.
-var token = regexp.MustCompile(`'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|--.*$|\w+|\W`)
-
-// constant is how names of constants are written, and KEYS and ARGV.
-var constant = regexp.MustCompile(`^[A-Z][A-Z_0-9]*$`)
-
 // code returns a line without its comment and with the values of constants.
 func (a *assembler) code(line string, at place) string {
 	var b strings.Builder
-	for _, t := range token.FindAllString(line, -1) {
+	for line != "" {
+		t := token(line)
+		line = line[len(t):]
 		switch value, ok := a.values[t]; {
 		case strings.HasPrefix(t, "--"):
 		case ok:
 			b.WriteString(value)
-		case constant.MatchString(t) && t != "KEYS" && t != "ARGV":
+		case isConstant(t) && t != "KEYS" && t != "ARGV":
 			panic(fmt.Sprintf("%v: unknown constant %s", at, t))
 		default:
 			b.WriteString(t)
 		}
 	}
 	return strings.TrimSpace(b.String())
+}
+
+// token returns what a line of Lua begins with: a string, a comment, a word or a number, or one byte of anything else.
+// Every program that links this package puts its scripts together when it starts, so this is no regular expression.
+func token(line string) string {
+	switch c := line[0]; {
+	case c == '\'' || c == '"':
+		for i := 1; i < len(line); i++ {
+			switch line[i] {
+			case '\\':
+				i++
+			case c:
+				return line[:i+1]
+			}
+		}
+		return line
+	case strings.HasPrefix(line, "--"):
+		return line
+	case isWord(c):
+		n := 1
+		for n < len(line) && isWord(line[n]) {
+			n++
+		}
+		return line[:n]
+	}
+	return line[:1]
+}
+
+func isWord(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
+}
+
+// isConstant reports whether t is written as names of constants are, and KEYS and ARGV.
+func isConstant(t string) bool {
+	return t[0] >= 'A' && t[0] <= 'Z' && strings.ToUpper(t) == t
 }
 
 // constants reads lines NAME = VALUE.
