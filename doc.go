@@ -3,8 +3,8 @@
 //
 // # To change it
 //
-//   - what the library offers: options.go, limiter.go (what runs), check.go, lease.go, held.go (renewals), decision.go;
-//     go test .
+//   - what the library offers: options.go, limiter.go (what runs), check.go, lease.go, held.go (renewals) and
+//     decision.go; go test .
 //
 // # More
 //

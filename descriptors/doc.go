@@ -6,9 +6,10 @@
 //
 // # To change it
 //
-//   - rules from another source than YAML: spec.go, build.go, builder.go, buildresources.go, bounds: terms.go,
-//     checks.go, criteria.go; go test ./descriptors -run Build
-//   - which rules are taken from the set before: rebuild.go, xds/domain.go, ratelimit/ruleset.go; go test
+//   - rules from another source than YAML: spec.go, build.go, builder.go and buildresources.go; go test ./descriptors
+//     -run Build
+//   - bounds on rules: terms.go, checks.go and criteria.go; go test ./descriptors
+//   - which rules are taken from the set before: rebuild.go, xds/domain.go and ratelimit/ruleset.go; go test
 //     ./descriptors/... ./ratelimit -run 'Rebuil|Branches'
 //   - which rule matches: match.go; go test ./descriptors -run 'Reference|Match'
 //

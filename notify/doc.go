@@ -7,10 +7,10 @@
 //
 // # To change it
 //
-//   - what the notification gateway decides: row.go, under the lock: pgstore/send.go, in Redis: rediscache/*.lua,
-//     rediscache/cache.go; go test ./notify/... ./test/notify
-//   - what it does when Kafka, PostgreSQL or Redis fail: kafka/publisher.go, pgstore/outbox.go, rediscache/cache.go; go
-//     test ./test/notify -run Fault
+//   - what the notification gateway decides: row.go, pgstore/send.go (under the lock), rediscache/*.lua and
+//     rediscache/cache.go (in Redis); go test ./notify/... ./test/notify
+//   - what it does when Kafka, PostgreSQL or Redis fail: kafka/publisher.go, pgstore/outbox.go and rediscache/cache.go;
+//     go test ./test/notify -run Fault
 //
 // # More
 //

@@ -9,21 +9,25 @@
 //
 // # To change it
 //
-//   - what a request reserves, how its end is read, what becomes of lost ones: reserve.go, costs.go, tokens and lost
-//     ones: leases/reservation.go; go test ./ratelimit -run 'Reserv|Report|Lost|Auto'
+//   - what a request reserves, and how its end is read: reserve.go and costs.go; go test ./ratelimit -run
+//     'Reserv|Report|Auto'
+//   - tokens of reservations, and reservations whose end never comes: leases/reservation.go; go test ./ratelimit -run
+//     'Reserv|Lost'
 //   - how many keys a rule has (max_keys): keybudget.go; go test ./ratelimit -run 'Key|Shared'; go test ./test/attack
 //     -run NewValues
-//   - what is answered when the backend fails, or too much arrives: policy.go; go test ./ratelimit -run
-//     'Failure|Overload'
-//   - what is known of a decision; headers, metadata, counts, logs of it: decision.go, a row in sinks.go, response.go,
-//     counters.go …; go test ./ratelimit
-//   - what no rule matches, what a reload changed: coverage.go, shapes.go, reloads.go, descriptors/nomatch.go,
-//     descriptors/diff.go, cmd/headgate/insight.go; go test ./ratelimit ./descriptors -run 'Shape|Compare|NewRules'; go
-//     test ./cmd/headgate -run Coverage
-//   - how policies take the place of rules' limits: policies.go, descriptors/builder.go; go test ./ratelimit -run Polic
+//   - the answer when the backend fails, or too much arrives: policy.go; go test ./ratelimit -run 'Failure|Overload'
+//   - what a decision records: decision.go; go test ./ratelimit
+//   - what reads the record: sinks.go (a row), response.go (headers, metadata), counters.go, refusallog.go and
+//     tracing.go; go test ./ratelimit
+//   - requests that no rule matches: coverage.go, shapes.go and descriptors/nomatch.go; go test ./ratelimit -run Shape;
+//     go test ./cmd/headgate -run Coverage
+//   - what a reload changed: reloads.go, descriptors/diff.go and cmd/headgate/insight.go; go test ./ratelimit
+//     ./descriptors -run 'Compare|NewRules'
+//   - how policies take the place of rules' limits: policies.go and descriptors/builder.go; go test ./ratelimit -run
+//     Polic
 //   - series of rules, and how many there may be: series.go; go test ./ratelimit -run Series
-//   - metrics by policy, and for which keys: policyseries.go, policies/patterns.go; go test ./ratelimit ./policies
+//   - metrics by policy, and for which keys: policyseries.go and policies/patterns.go; go test ./ratelimit ./policies
 //     ./test/chart -run 'Polic|Pattern'
-//   - what the log has of refusals: refusallog.go, names of HTTP requests: internal/kit/web/requestid.go; go test
+//   - what the log says of refusals: refusallog.go and internal/kit/web/requestid.go (names of HTTP requests); go test
 //     ./ratelimit ./internal/app/server ./internal/kit/web -run 'Refusal|RequestID'
 package ratelimit

@@ -6,11 +6,11 @@
 //
 // # To change it
 //
-//   - which window an event gets: search.go, engine.go, then the procedure of Oracle:
-//     sqlstore/migrations/oracle/R__rl_slot_api.sql; go test ./slots/...
-//   - who shares a search, waiting, trying again: coalesce.go, group.go, turns.go, shares.go; go test ./slots
+//   - which window an event gets: search.go, engine.go and sqlstore/migrations/oracle/R__rl_slot_api.sql (the same on
+//     Oracle); go test ./slots/...
+//   - who shares a search, waiting, retries: coalesce.go, group.go, turns.go and shares.go; go test ./slots
 //     ./slots/internal/slotstest
-//   - how configs are followed: configcache.go, configs.go; go test ./slots -run Change
+//   - how configs are followed: configcache.go and configs.go; go test ./slots -run Change
 //
 // # More
 //

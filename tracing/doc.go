@@ -3,6 +3,6 @@
 //
 // # To change it
 //
-//   - what spans say of a call: tracing, ratelimit/tracing.go; go test ./ratelimit ./internal/app/server -run
+//   - what spans say of a call: tracing.go and ratelimit/tracing.go; go test ./ratelimit ./internal/app/server -run
 //     'Span|Trac'
 package tracing

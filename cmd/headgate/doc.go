@@ -2,6 +2,8 @@
 //
 // # To change it
 //
-//   - a command: a file for each, and what it asks a service in internal/app/client, exit codes: exit.go, --format,
-//     completion: format.go, a row of family_test.go; go test ./cmd/headgate
+//   - a command: its file, internal/app/client (what it asks a service) and family_test.go (a row); go test
+//     ./cmd/headgate
+//   - exit codes: exit.go; go test ./cmd/headgate
+//   - --format and completion: format.go; go test ./cmd/headgate
 package main

@@ -2,6 +2,6 @@
 //
 // # To change it
 //
-//   - how files are read and followed: descriptors/files, descriptors/watch; go test ./descriptors/files
-//     ./descriptors/watch
+//   - how files are read: files.go and once.go; go test ./descriptors/files
+//   - how files are followed: watcher.go and descriptors/watch; go test ./descriptors/files ./descriptors/watch
 package files

@@ -4,6 +4,7 @@
 //
 // # To change it
 //
-//   - what an overlay can say: descriptors/rulefile/overlay.go reads it, descriptors/overlay lays it over rules; go
-//     test ./descriptors/overlay
+//   - what an overlay can say: overlay.go, apply.go and descriptors/rulefile/overlay.go (reads it); go test
+//     ./descriptors/overlay ./descriptors/rulefile
+//   - which rules a pattern names: glob.go; go test ./descriptors/overlay
 package overlay

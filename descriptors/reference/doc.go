@@ -1,7 +1,8 @@
-// Package reference knows which rules headgate decides otherwise than github.com/envoyproxy/ratelimit, the reference.
+// Package reference lists the rules that headgate decides differently than the reference,
+// github.com/envoyproxy/ratelimit.
 //
 // # To change it
 //
-//   - what check --reference finds: a row in differences.go, go test ./test/repo -update renews docs/migrate.md; go
-//     test ./descriptors/reference ./test/repo
+//   - what check --reference finds: differences.go (a row); go test ./descriptors/reference; go test ./test/repo
+//     -update (renews docs/migrate.md)
 package reference

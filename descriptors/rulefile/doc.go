@@ -6,11 +6,12 @@
 //
 // # To change it
 //
-//   - the rule language: (node.go, limits.go, rules.schema.json), descriptors/spec.go, docs/rules.md,
+//   - the rule language: node.go, limits.go, rules.schema.json, descriptors/spec.go, docs/rules.md and
 //     docs/resources.md; go test ./descriptors/rulefile
-//   - rules by method and path, tiers: resources.go, matcher.go, tiers.go read them, descriptors/pathclass.go,
-//     descriptors/criteria.go, descriptors/resourceindex.go match; go test ./descriptors/... -run
-//     'Resource|Precedence|Spelling|Tier'
+//   - how rules by method and path, and tiers, are read: resources.go, matcher.go and tiers.go; go test
+//     ./descriptors/... -run 'Resource|Precedence|Spelling|Tier'
+//   - how they match: descriptors/pathclass.go, descriptors/criteria.go and descriptors/resourceindex.go; go test
+//     ./descriptors/... -run 'Resource|Precedence|Spelling|Tier'
 //
 // # More
 //

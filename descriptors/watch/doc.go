@@ -4,6 +4,7 @@
 //
 // # To change it
 //
-//   - how files are read and followed: descriptors/files, descriptors/watch; go test ./descriptors/files
-//     ./descriptors/watch
+//   - when files are read again: watch.go, settle.go and descriptors/files/watcher.go; go test ./descriptors/watch
+//     ./descriptors/files
+//   - which domains keep their old rules: keep.go; go test ./descriptors/watch
 package watch

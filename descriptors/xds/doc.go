@@ -4,7 +4,11 @@
 //
 // # To change it
 //
-//   - rules by xDS, the protocol, what is accepted, what is kept: all files; go test ./descriptors/xds
+//   - which messages are accepted: size.go, merge.go and translate.go; go test ./descriptors/xds
+//   - which rules are in force: apply.go, state.go and domain.go; go test ./descriptors/xds
+//   - the file that keeps rules: cache.go and cachewriter.go; go test ./descriptors/xds; go test ./internal/app/server
+//     -run XDS
+//   - the connection: client.go, stream.go, codec.go, tls.go and pace.go (retries); go test ./descriptors/xds; go test
 //     ./internal/app/server -run XDS
 //
 // # More

@@ -3,6 +3,6 @@
 //
 // # To change it
 //
-//   - a setting of its programs: a field and a row in settings.go or notify/serve/settings.go, go test ./test/repo
-//     -update renews docs/notify.md; go test ./test/repo
+//   - a setting of the gateway: a field and a row in settings.go, or in notify/serve/settings.go if notify-sender has
+//     it too; go test ./test/repo -update (renews docs/notify.md)
 package gateway

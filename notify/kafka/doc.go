@@ -2,6 +2,6 @@
 //
 // # To change it
 //
-//   - what it does when Kafka, PostgreSQL or Redis fail: publisher.go, notify/pgstore/outbox.go,
+//   - what the gateway does when Kafka, PostgreSQL or Redis fail: publisher.go, notify/pgstore/outbox.go and
 //     notify/rediscache/cache.go; go test ./test/notify -run Fault
 package kafka

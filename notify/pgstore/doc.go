@@ -3,5 +3,7 @@
 //
 // # To change it
 //
-//   - what is decided under the lock of a row: all files; go test ./notify/pgstore
+//   - what is decided under the lock of a row: send.go and turns.go; go test ./notify/pgstore
+//   - units for Redis: reserve.go; go test ./notify/pgstore
+//   - the outbox: outbox.go and letters.go; go test ./notify/pgstore
 package pgstore

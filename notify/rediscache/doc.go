@@ -8,7 +8,9 @@
 //
 // # To change it
 //
-//   - what Redis decides: all files; go test ./notify/rediscache
+//   - what Redis decides: take.lua, put.lua, drop.lua and hash.go; go test ./notify/rediscache
+//   - what happens without Redis: cache.go; go test ./notify/rediscache; go test ./test/notify -run Fault
+//   - what follows the answers: behind.go and pending.go; go test ./notify/rediscache
 //
 // # More
 //

@@ -3,6 +3,7 @@
 //
 // # To change it
 //
-//   - a setting of its programs: a field and a row in notify/gateway/settings.go or settings.go, go test ./test/repo
-//     -update renews docs/notify.md; go test ./test/repo
+//   - a setting of both programs: a field and a row in settings.go; go test ./test/repo -update (renews docs/notify.md)
+//   - start, readiness and end: program.go and lifecycle.go; go test ./notify/serve ./test/notify
+//   - what notify-sender runs: sender.go; go test ./notify/serve ./test/notify
 package serve

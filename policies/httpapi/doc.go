@@ -6,7 +6,7 @@
 //
 // # To change it
 //
-//   - the admin API of policies: policies/httpapi, openapi.json, which admin paths there are:
-//     internal/app/server/admin.go; go test ./policies/httpapi ./internal/app/server -run 'Polic|Admin'
+//   - the admin API of policies: handlers.go, routes.go, form.go, body.go and openapi.json; go test ./policies/httpapi
+//   - where the server mounts it: internal/app/server/admin.go; go test ./internal/app/server -run 'Polic|Admin'
 //   - the page of policies: page; go test ./policies/httpapi -run Page
 package httpapi

@@ -6,9 +6,10 @@
 //
 // # To change it
 //
-//   - how serve and the library follow policies, and headgate policy changes them: source.go,
-//     internal/app/server/policies.go, limiter.go, cmd/headgate/policy.go, cmd/headgate/policyfile.go; go test .
-//     ./cmd/headgate -run Polic
-//   - how policies are stored: texts in dialect.go, transactions in apply.go, tables in migrations (a new
-//     migrations/*/V*.sql for every dialect); go test ./policies/sqlstore
+//   - how serve and the library follow policies: source.go, internal/app/server/policies.go and limiter.go; go test .
+//     ./internal/app/server -run Polic
+//   - how headgate policy changes them: cmd/headgate/policy.go and cmd/headgate/policyfile.go; go test ./cmd/headgate
+//     -run Polic
+//   - how policies are stored: dialect.go (texts), apply.go (transactions) and a new migrations/*/V*.sql for every
+//     dialect; go test ./policies/sqlstore
 package sqlstore

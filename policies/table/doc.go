@@ -3,9 +3,9 @@
 //
 // # To change it
 //
-//   - how soon a change of a policy is in force: edit.go, follow.go; go test ./policies/sqlstore -run 'Force|Idle'; go
-//     test ./test/e2e -run PoliciesChange
-//   - what the history of policies has, and for how long: store.go, policies/sqlstore/history.go,
+//   - how soon a change of a policy is in force: edit.go and follow.go; go test ./policies/sqlstore -run 'Force|Idle';
+//     go test ./test/e2e -run PoliciesChange
+//   - what the history of policies has, and for how long: store.go, policies/sqlstore/history.go and
 //     cmd/headgate/policy.go; go test ./policies/... ./cmd/headgate -run History
 //
 // # More

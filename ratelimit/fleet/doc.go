@@ -3,6 +3,6 @@
 //
 // # To change it
 //
-//   - what replicas tell each other of refused and near keys: fleet.go (when), row.go (how), rate.go (answers a
+//   - what replicas tell each other of refused and near keys: fleet.go (when), row.go (how) and rate.go (answers per
 //     second); go test ./ratelimit/fleet
 package fleet

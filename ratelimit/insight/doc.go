@@ -3,6 +3,6 @@
 //
 // # To change it
 //
-//   - what is kept of who is refused and who is near a limit: keys.go (Space-Saving), minutes.go, watch.go, sink.go; go
-//     test ./ratelimit/insight ./ratelimit -run 'Refus|Near|Watch'; go test ./ratelimit -run xxx -bench Decide
+//   - how refused and near keys are counted: keys.go (Space-Saving), minutes.go, watch.go and sink.go; go test
+//     ./ratelimit/insight ./ratelimit -run 'Refus|Near|Watch'; go test ./ratelimit -run xxx -bench Decide
 package insight

@@ -6,6 +6,7 @@
 //
 // # To change it
 //
-//   - the HTTP API of slots: slots/httpapi, openapi.json; go test ./slots/httpapi
-//   - the page of slots: page; go test ./slots/httpapi -run Page
+//   - the API that assigns slots: assign.go, times.go, routes.go and openapi.json; go test ./slots/httpapi
+//   - the admin API of configs: configs.go, routes.go and openapi.json; go test ./slots/httpapi
+//   - the page of slots: page and look.go; go test ./slots/httpapi -run Page
 package httpapi

@@ -6,7 +6,9 @@
 //
 // # To change it
 //
-//   - windows, capacities, jitter, calendars: all files; go test ./slots/plan
+//   - windows, capacities and the instant inside a window: window.go; go test ./slots/plan
+//   - sizes of windows: size.go; go test ./slots/plan
+//   - calendars: calendar.go, entries.go and span.go; go test ./slots/plan
 //
 // # More
 //

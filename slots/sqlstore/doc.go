@@ -6,9 +6,8 @@
 //
 // # To change it
 //
-//   - SQL of slots: statements.go, <dialect>.go; go test ./slots/sqlstore ./slots/internal/slotstest
-//   - the schema of slots: a new migrations/*/V*.sql for every dialect in migrations; go test ./slots/sqlstore -run
-//     Migrat
-//   - add a database for slots: a file in internal/kit/sqldb, a file and migrations in slots/sqlstore; go test
+//   - SQL of slots: statements.go and <dialect>.go; go test ./slots/sqlstore ./slots/internal/slotstest
+//   - the schema of slots: a new migrations/*/V*.sql for every dialect; go test ./slots/sqlstore -run Migrat
+//   - add a database for slots: a file in internal/kit/sqldb, and a file and migrations in slots/sqlstore; go test
 //     ./slots/internal/slotstest ./slots/sqlstore
 package sqlstore

@@ -4,7 +4,10 @@
 //
 // # To change it
 //
-//   - rules on trial beside the live ones: candidate.go decides, tally.go counts, own.go has their counters,
-//     internal/app/server/candidate.go follows them, cmd/headgate/diff.go; go test ./internal/app/candidate; with -run
-//     xxx -bench . for live answers; go test ./cmd/headgate -run Candidate
+//   - rules on trial beside the live ones: candidate.go (decides), tally.go (counts) and own.go (their counters); go
+//     test ./internal/app/candidate
+//   - how the server follows them: internal/app/server/candidate.go; go test ./internal/app/candidate; go test
+//     ./cmd/headgate -run Candidate
+//   - how they are reported: cmd/headgate/diff.go; go test ./cmd/headgate -run Candidate
+//   - that live answers do not wait: candidate.go; go test ./internal/app/candidate -run xxx -bench Live
 package candidate

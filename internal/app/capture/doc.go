@@ -3,6 +3,7 @@
 //
 // # To change it
 //
-//   - what sees requests beside their answers; captures: ratelimit/tap.go, line.go, stream.go (what waits), capture.go
-//     (files), http.go; go test ./internal/app/capture; go test ./cmd/headgate -run Capture
+//   - what sees requests beside their answers: ratelimit/tap.go; go test ./ratelimit ./internal/app/capture
+//   - captures: line.go, stream.go (the queue), capture.go (files) and http.go; go test ./internal/app/capture; go test
+//     ./cmd/headgate -run Capture
 package capture

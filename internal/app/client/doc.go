@@ -3,5 +3,6 @@
 //
 // # To change it
 //
-//   - what commands ask a running service: all files; go test ./internal/app/client
+//   - what commands ask over gRPC: ask.go, health.go and dial.go; go test ./internal/app/client
+//   - what commands ask over HTTP: api.go, slots.go and dial.go; go test ./internal/app/client
 package client

@@ -4,6 +4,6 @@
 //
 // # To change it
 //
-//   - what a variable of envoyproxy/ratelimit does: variables.go, settings.go, redis.go, xds.go, tracing.go; go test
+//   - what a variable of envoyproxy/ratelimit does: variables.go, settings.go, redis.go, xds.go and tracing.go; go test
 //     ./internal/app/compat ./test/compat
 package compat

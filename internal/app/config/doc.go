@@ -5,7 +5,7 @@
 //
 // # To change it
 //
-//   - a setting: config.go, slots.go, admin.go, xds.go, policies.go: a field and a row, how settings are read and
-//     checked: internal/kit/settings, go test ./test/repo -update renews docs/reference.md; go test
-//     ./internal/app/config ./test/repo
+//   - a setting: a field and a row in config.go, slots.go, admin.go, xds.go or policies.go; go test
+//     ./internal/app/config; go test ./test/repo -update (renews docs/reference.md)
+//   - how settings are read and checked: internal/kit/settings; go test ./internal/kit/settings ./internal/app/config
 package config

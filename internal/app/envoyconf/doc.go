@@ -6,7 +6,8 @@
 //
 // # To change it
 //
-//   - what Envoy is configured with: all files; go test ./internal/app/envoyconf ./cmd/headgate -run Envoy
-//   - which usage fields of language models are read: llm.lua, the model of tests: test/llmtest; go test
+//   - what Envoy is configured with: template.go and its template, config.go, actions.go, rules.go and options.go; go
+//     test ./internal/app/envoyconf ./cmd/headgate -run Envoy
+//   - which usage fields of language models are read: llm.lua and test/llmtest (the model of tests); go test
 //     ./internal/app/envoyconf -run Lua; go test ./test/llm
 package envoyconf

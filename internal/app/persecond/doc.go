@@ -3,6 +3,8 @@
 //
 // # To change it
 //
-//   - which store keeps limits per second; that calls go alone while one of two is silent: split.go, Alone in
-//     internal/wire/unary/config.go; go test ./internal/app/persecond; go test ./test/compat -run SecondRedis
+//   - which store keeps limits per second: split.go; go test ./internal/app/persecond; go test ./test/compat -run
+//     SecondRedis
+//   - calls that go alone while one of two stores is silent: split.go and internal/wire/unary/config.go (Alone); go
+//     test ./internal/app/persecond
 package persecond

@@ -3,6 +3,7 @@
 //
 // # To change it
 //
-//   - what StatsD gets, and how it is sent: statsd.go, internal/app/statsd: internal/app/statsd/sample.go,
-//     internal/app/statsd/packets.go; go test ./internal/app/statsd; go test ./test/compat -run StatsD
+//   - names of metrics of envoyproxy/ratelimit: refmetrics.go, hits.go and sink.go; go test ./internal/app/refmetrics
+//   - what StatsD gets: statsd.go and internal/app/statsd/sample.go; go test ./internal/app/statsd; go test
+//     ./test/compat -run StatsD
 package refmetrics

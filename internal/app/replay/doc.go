@@ -3,7 +3,10 @@
 //
 // # To change it
 //
-//   - replay, formats, reports, which limit would fit: capture.go, envoy.go and scan.go read lines (scan_test.go fuzzes
-//     them), input.go orders them, run.go decides, fit.go finds limits, report.go, html.go; go test
-//     ./internal/app/replay; with -run xxx -bench . for its speed
+//   - the formats that replay reads: capture.go, envoy.go and scan.go (scan_test.go fuzzes them); go test
+//     ./internal/app/replay
+//   - the order of requests: input.go; go test ./internal/app/replay
+//   - decisions, and which limit would fit: run.go and fit.go; go test ./internal/app/replay
+//   - reports: report.go and html.go; go test ./internal/app/replay
+//   - speed: scan.go and run.go; go test ./internal/app/replay -run xxx -bench .
 package replay

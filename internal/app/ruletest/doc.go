@@ -3,6 +3,6 @@
 //
 // # To change it
 //
-//   - tests of rules, steps, what they can want: a field of step in file.go, compare in run.go, docs/change.md; go test
-//     ./internal/app/ruletest
+//   - steps of tests of rules, and what they can want: file.go (a field of step), run.go (compare) and docs/change.md;
+//     go test ./internal/app/ruletest
 package ruletest

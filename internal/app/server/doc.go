@@ -3,12 +3,13 @@
 //
 // # To change it
 //
-//   - what is said of certificates that expire, and of handshakes that fail: internal/kit/certs/validity.go,
-//     certwatch.go, internal/wire/handshake/metrics.go; go test ./internal/app/server -run 'Certif|Handshake'
-//   - readiness, what follows rules: internal/kit/web/ready.go, rules.go; go test ./internal/app/server
-//   - start, drain, listeners: server.go, grpc.go, http.go, internal/kit/web/listen.go; go test ./internal/app/server
-//     ./cmd/headgate ./test/e2e
-//   - what the server has beside limits (slots, policies, …), and which builds have it: a file with an opener of an
-//     addition (additions.go) and a row of build.go, settings that a build lacks: built in internal/app/config,
-//     commands: cmd/headgate/build.go; go test ./test/repo -run RateLimitsOnly; go test ./internal/app/server
+//   - metrics and logs of certificates and handshakes: certwatch.go, internal/kit/certs/validity.go and
+//     internal/wire/handshake/metrics.go; go test ./internal/app/server -run 'Certif|Handshake'
+//   - readiness, and what follows rules: rules.go and internal/kit/web/ready.go; go test ./internal/app/server
+//   - start, drain, listeners: server.go, grpc.go, http.go and internal/kit/web/listen.go; go test
+//     ./internal/app/server ./cmd/headgate ./test/e2e
+//   - what the server has beside limits (slots, policies, …): additions.go (a file with an opener of an addition) and
+//     build.go (a row); go test ./internal/app/server
+//   - which builds have it: build.go, internal/app/config/build_rlsonly.go (settings that a build lacks) and
+//     cmd/headgate/build.go (commands); go test ./test/repo -run RateLimitsOnly; go test ./internal/app/server
 package server

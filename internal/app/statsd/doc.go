@@ -5,6 +5,7 @@
 //
 // # To change it
 //
-//   - what StatsD gets, and how it is sent: internal/app/refmetrics/statsd.go, internal/app/statsd/sample.go,
-//     internal/app/statsd/packets.go; go test ./internal/app/statsd; go test ./test/compat -run StatsD
+//   - which values StatsD gets: sample.go and internal/app/refmetrics/statsd.go; go test ./internal/app/statsd; go test
+//     ./test/compat -run StatsD
+//   - how they are sent: packets.go; go test ./internal/app/statsd
 package statsd

@@ -3,8 +3,8 @@
 //
 // # To change it
 //
-//   - where spans go, variables of OpenTelemetry: variables.go (a row), exporter.go, go test ./test/repo -update renews
-//     docs/reference.md; go test ./internal/app/server -run 'Trac|Collector' ./test/repo
+//   - where spans go, and variables of OpenTelemetry: variables.go (a row) and exporter.go; go test
+//     ./internal/app/server -run 'Trac|Collector'; go test ./test/repo -update (renews docs/reference.md)
 //
 // # More
 //

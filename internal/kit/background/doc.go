@@ -2,7 +2,7 @@
 // flood of events cannot flood. A panic becomes an error for those who wait for the goroutine, a line in the log with
 // the stack, and a count.
 //
-// Where decisions are made (backends, ratelimit) no goroutine is started otherwise: see test/repo.
+// Packages that decide (backends, ratelimit) start goroutines only through this package; test/repo checks this.
 //
 // # To change it
 //

@@ -1,4 +1,4 @@
-// Package bounded reads no more than fits: a file may be longer than anybody meant, and a device has no end. It is a
+// Package bounded reads files up to a bound, because a file may be too long for memory and a device has no end. It is a
 // package of its own because stores, brokers and commands share nothing else that reads files.
 //
 // # To change it

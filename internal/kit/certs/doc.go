@@ -3,7 +3,7 @@
 //
 // # To change it
 //
-//   - what is said of certificates that expire, and of handshakes that fail: validity.go,
-//     internal/app/server/certwatch.go, internal/wire/handshake/metrics.go; go test ./internal/app/server -run
-//     'Certif|Handshake'
+//   - metrics and logs of certificates that expire: validity.go and internal/app/server/certwatch.go; go test
+//     ./internal/app/server -run Certif
+//   - how a client is known by its certificate: client.go and names.go; go test ./internal/kit/certs
 package certs

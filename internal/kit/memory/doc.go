@@ -3,7 +3,8 @@
 //
 // # To change it
 //
-//   - how much memory the process may use; the pool that all ports share: internal/kit/memory, internal/app/server:
-//     internal/app/server/memory.go, for grpc-go internal/app/server/grpcconns.go; go test ./internal/kit/memory
+//   - how much memory the process may use: limit.go and internal/app/server/memory.go; go test ./internal/kit/memory
 //     ./internal/app/server; go test ./test/attack -run Container
+//   - the pool that all ports share: pool.go and internal/app/server/grpcconns.go (for grpc-go); go test
+//     ./internal/kit/memory ./internal/app/server
 package memory

@@ -6,7 +6,8 @@
 //
 // # To change it
 //
-//   - a metric: a row in the file of metrics beside what counts (such as slots/metrics.go), go test ./test/repo -update
-//     renews docs/reference.md; go test ./test/repo
-//   - what rows can say, and how Prometheus gets them: internal/kit/metrics, prom; go test ./internal/kit/metrics/...
+//   - a metric: a row in the file of metrics beside what counts (such as slots/metrics.go); go test ./test/repo -update
+//     (renews docs/reference.md)
+//   - what rows can say: row.go, counter.go and histogram.go; go test ./internal/kit/metrics/...
+//   - how Prometheus gets them: prom; go test ./internal/kit/metrics/...
 package metrics

@@ -1,5 +1,5 @@
-// Package params reads the parameters of URLs by tables: a row has the name of a parameter, says what it may be, and
-// knows where it goes.
+// Package params reads the parameters of URLs by tables: a row has the name of a parameter, its valid
+// values, and the variable that gets the value.
 //
 // # To change it
 //

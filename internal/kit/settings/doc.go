@@ -4,5 +4,6 @@
 //
 // # To change it
 //
-//   - how the log is written, also if nobody reads it: common.go, logwriter.go; go test ./internal/kit/settings
+//   - how settings are read: setting.go, file.go and program.go; go test ./internal/kit/settings
+//   - how the log is written, also if nobody reads it: common.go and logwriter.go; go test ./internal/kit/settings
 package settings

@@ -3,7 +3,8 @@
 //
 // # To change it
 //
-//   - what an entry of the access log does to a lease: all files; go test ./internal/wire/accesslog
+//   - what an entry of the access log does to a lease: decode.go and stream.go; go test ./internal/wire/accesslog
+//   - bounds on streams and entries: config.go, server.go and stream.go; go test ./internal/wire/accesslog
 //
 // # More
 //

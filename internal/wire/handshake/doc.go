@@ -6,9 +6,9 @@
 //
 // # To change it
 //
-//   - what TLS handshakes may take: internal/wire/handshake, who uses it: internal/wire/unary/conn.go,
-//     internal/app/server/grpc.go; go test ./internal/wire/handshake ./internal/wire/unary ./internal/app/server -run
-//     'Handshake'
+//   - what TLS handshakes may take: handshake.go; go test ./internal/wire/handshake
+//   - where handshakes are bounded: internal/wire/unary/conn.go and internal/app/server/grpc.go; go test
+//     ./internal/wire/unary ./internal/app/server -run Handshake
 //
 // # More
 //

@@ -3,6 +3,6 @@
 //
 // # To change it
 //
-//   - the wire format: internal/wire/messages, what is encoded ahead: Encoder in ratelimit/message.go; go test
-//     ./internal/wire/messages -fuzz FuzzDecode
+//   - the wire format: messages.go and ratelimit/message.go (Encoder: what is encoded in advance); go test
+//     ./internal/wire/messages; go test ./internal/wire/messages -fuzz FuzzDecode
 package messages

@@ -4,6 +4,6 @@
 //
 // # To change it
 //
-//   - an RPC method; calls by grpc-go, /json: a row in method.go; go test ./ratelimit ./internal/wire/transport
+//   - an RPC method, also for grpc-go and /json: method.go (a row); go test ./ratelimit ./internal/wire/transport
 //     ./internal/app/server
 package transport

@@ -10,8 +10,12 @@
 //
 // # To change it
 //
-//   - HTTP/2, gRPC framing, bounds on connections: all files; go test ./internal/wire/unary
-//   - whose turn it is, floods of gRPC, requests over HTTP: floods.go, internal/kit/web/turns.go; go test
+//   - HTTP/2 and gRPC framing: read.go, frame.go, request.go, encoder.go and write.go; go test ./internal/wire/unary
+//   - a call from request to answer: requests.go, answers.go and streams.go; go test ./internal/wire/unary
+//   - bounds on connections: config.go, memory.go, budget.go, undo.go and check.go; go test ./internal/wire/unary; go
+//     test ./test/attack
+//   - the workers: workers.go, queue.go and job.go; go test ./internal/wire/unary
+//   - floods of calls, and whose turn it is: floods.go and internal/kit/web/turns.go (HTTP); go test
 //     ./internal/wire/unary ./internal/kit/web -run 'Flood|Turn'; go test ./test/attack -run Floods
 //
 // # More

@@ -8,5 +8,10 @@
 //
 // # To change it
 //
-//   - what every store and engine of slots must pass: all files; go test ./slots/internal/slotstest
+//   - what every store and engine must pass: suite.go and suite_*.go; go test ./slots/internal/slotstest
+//     ./slots/sqlstore
+//   - the earliest window, and changes at once: earliest.go, earliest_play.go and earliest_pause.go; go test
+//     ./slots/internal/slotstest ./slots/sqlstore
+//   - processes that are killed: chaos.go and chaos_child.go; go test ./slots/internal/slotstest ./slots/sqlstore
+//   - the database in memory: model.go, model_*.go and schedule.go; go test ./slots/internal/slotstest
 package slotstest
