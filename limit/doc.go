@@ -18,8 +18,7 @@
 //     ./backends/... -run 'Concurrency|Lease'
 //   - reservations, how they are settled: settle.go, then backends/redis/script/settlement.lua and
 //     backends/redis/script/reserved.lua, in the rule language descriptors/reserve.go; go test ./limit -run Settle;
-//     go test
-//     ./backends/... -run LeaseModel
+//     go test ./backends/... -run LeaseModel
 //
 // # More
 //

@@ -1,8 +1,8 @@
 // Package redis keeps rate-limit state in Redis 6.0 or later, or Valkey: one server, a Sentinel group or a Cluster.
 //
 // A Take is one call of a script (package script), which decides as package limit does. With layout=envoy it is a
-// pipeline of INCRBY
-// where that suffices. README.md states what is guaranteed, how keys are laid out and what a decision costs.
+// pipeline of INCRBY where that suffices. README.md states what is guaranteed, how keys are laid out and what a
+// decision costs.
 //
 // What the package does not do: it does not decide what happens when Redis is away, it counts nothing by itself, and it
 // does not evict.
@@ -11,8 +11,7 @@
 //
 //   - how counters are written in Redis, keys, layouts: a row in keys.go, script/states.lua, script/state_write.lua;
 //     without a script windows.go and trips.go, for layout=envoy counting.go; go test ./backends/redis; for
-//     layout=envoy also go test ./test/compat
-//     -run Canary
+//     layout=envoy also go test ./test/compat -run Canary
 //   - what a reply of Redis may announce: replies.go; go test ./backends/redis -run Repl
 //   - what Redis is asked about itself: vitals.go; go test ./backends/redis -run 'LookedAt|Right'
 package redis

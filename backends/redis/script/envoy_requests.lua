@@ -13,11 +13,8 @@ end
 -- refuse decides again what a refused request charges all the same, and corrects the outcomes of the ops that it does
 -- not charge.
 local function refuse(ops, now)
-  local over = {} -- keys under which an op had no room and is counted all the same
-  for i = 1, #ops do
-    local op = ops[i]
-    if not op[OK] and input[op[LIMIT] + BELOW] == 0 and op[COST] > 0 then over[op[KEY]] = true end
-  end
+  local over = {}
+  --@include overflows.lua
   local asks = {}
   for i = 1, #ops do
     local op = ops[i]

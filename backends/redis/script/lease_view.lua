@@ -23,7 +23,7 @@
 --   m.begin, m.commit, m.rollback   a request begins, is recorded, has its changes undone
 --   m.flush          writes the deferred changes of a view
 --   find             the scores of a holder's lease and end, nil for those that are over; and that of the lease anyway
---   nth, latest      the live lease that expires as number n, from 0; the score of the last, 0 if there is none
+--   nth, latest      the live lease that expires after n others; the score of the one that expires last, or 0
 --   tidy             drops some of what has expired, and returns whether there is more
 -- uses: call, read, keys, since, unpack, string, tonumber, pairs, floor, ceil, min, max, m
 

@@ -5,7 +5,6 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -154,9 +153,6 @@ func constants(text string) map[string]string {
 	}
 	return values
 }
-
-// Constants returns the names of constants.lua and their values.
-func Constants() map[string]string { return maps.Clone(constants(read("constants.lua"))) }
 
 var lineOf = regexp.MustCompile(`user_script:(\d+)`)
 

@@ -4,7 +4,7 @@
 -- charged by itself can be a whole number instead: see FIRST_START in constants.lua.
 --   raw                    the value
 --   second                 the second of the server's clock
---   tag, at, n, m, lives   the state; no tag if raw is none
+--   tag, at, n, m, lives   the state; the tag is unchanged if raw is no state
 -- uses: raw, second, tag, at, n, m, lives, unpack_, tonumber
 
 if #raw == 28 then

@@ -44,7 +44,8 @@ func run(pass *analysis.Pass) (any, error) {
 	return nil, nil
 }
 
-// calledHere returns the signature of a function of this module, nil if it is another module's or the call is none.
+// calledHere returns the signature of a function of this module. It returns nil for functions of other modules and for
+// conversions.
 func calledHere(pass *analysis.Pass, call *ast.CallExpr) *types.Signature {
 	callee := typeutil.Callee(pass.TypesInfo, call)
 	if callee == nil || callee.Pkg() == nil || !isOurs(pass, callee.Pkg()) {
