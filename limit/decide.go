@@ -26,7 +26,7 @@ func Decide(states []State, req *Request, now Instant, v *Verdict, scratch []Sta
 	v.Reset(len(ops))
 	v.At, v.Admitted = now, true
 	now = bounded(now)
-	if len(ops) == 1 && !ops[0].Limit.Is(Leased) {
+	if len(ops) == 1 && !ops[0].Limit.Is(Leased) && !ops[0].Alternative() {
 		if decideOne(&states[0], &ops[0], now, v) {
 			return 1
 		}
@@ -39,19 +39,34 @@ func Decide(states []State, req *Request, now Instant, v *Verdict, scratch []Sta
 	if Settles(ops) {
 		return decideSettlement(states, ops, now, v, next)
 	}
-	if !anyLeased(ops) {
-		return decideNew(states, req, now, v, next)
+	leased, alternatives := kinds(ops)
+	if !leased && !alternatives {
+		return decideNew(states, req, now, v, next, leased)
 	}
 	unchanged(states)
 	var changes Changes
-	if repeated(states, ops, now) {
+	switch {
+	case leased && repeated(states, ops, now):
 		copy(next, states)
 		decideRepeated(next, ops, now, v)
 		changes = keep(states, next)
-	} else {
-		changes = decideNew(states, req, now, v, next)
+	case alternatives:
+		changes = decideAlternatives(states, req, now, v, next)
+	default:
+		changes = decideNew(states, req, now, v, next, leased)
 	}
 	return changes | changedLeases(states, ops)
+}
+
+// kinds reports whether some ops are about leases, and whether some are alternatives.
+func kinds(ops []Op) (leased, alternatives bool) {
+	var traits Trait
+	var set uint8
+	for i := range ops {
+		traits |= ops[i].Limit.traits
+		set |= ops[i].Choice.Set
+	}
+	return traits&Leased != 0, set != 0
 }
 
 // DecideOne is [Decide] for a request of one op whose limit has no leases, at its own instant. It reports whether s has
@@ -77,23 +92,21 @@ func decideOne(s *State, op *Op, now Instant, v *Verdict) (changed bool) {
 	return !same(&before, s)
 }
 
-// decideNew answers a request that was not granted before.
-func decideNew(states []State, req *Request, now Instant, v *Verdict, next []State) (changes Changes) {
+// decideNew answers a request that was not granted before. leased says whether ops are about leases.
+func decideNew(states []State, req *Request, now Instant, v *Verdict, next []State, leased bool) (changes Changes) {
 	ops := req.Ops
-	if anyAhead(now, states) { // they move, whatever becomes of the request
-		copy(next, states)
-		moveAllTo(now, next, ops)
-		changes = keep(states, next)
-	}
+	changes = moveAhead(states, next, ops, now)
 	copy(next, states)
-	if anyLeased(ops) {
+	if leased {
 		holdBack(next, ops, now)
 	}
 	alone := false // some op is charged whatever becomes of the request
 	for i := range ops {
 		op, at := &ops[i], firstWithKey(ops, i)
 		if op.Limit.Is(Leased) {
-			next[at].begin(len(ops))
+			if len(ops) > 1 {
+				next[at].begin()
+			}
 			next[at], v.Outcomes[i] = stepConcurrency(next[at], op, now, false)
 		} else if op.Limit.below < 0 { // most limits, for which step is no more than this
 			next[at].stepStrict(op.Limit, op.Cost, now, &v.Outcomes[i])
@@ -107,12 +120,29 @@ func decideNew(states []State, req *Request, now Instant, v *Verdict, next []Sta
 		alone = alone || op.ChargesEach()
 	}
 	if v.Admitted {
-		for i := range next {
-			next[i].Leases.commit(now)
-		}
+		commit(next, now)
+	}
+	if v.Admitted || len(ops) == 1 { // then nothing was charged, but the refusal may be remembered
 		return changes | keep(states, next)
 	}
 	return changes | decideRefused(states, req, now, v, next, alone)
+}
+
+// moveAhead moves the states that lie too far ahead of now, whatever becomes of the request.
+func moveAhead(states, next []State, ops []Op, now Instant) (changes Changes) {
+	if !anyAhead(now, states) {
+		return 0
+	}
+	copy(next, states)
+	moveAllTo(now, next, ops)
+	return keep(states, next)
+}
+
+// commit makes final what has been done to leases.
+func commit(next []State, now Instant) {
+	for i := range next {
+		next[i].Leases.commit(now)
+	}
 }
 
 // keep replaces states by next, and says which of them differ, apart from leases.
@@ -133,20 +163,11 @@ func same(a, b *State) bool {
 		(len(a.Log) == 0 || &a.Log[0] == &b.Log[0])
 }
 
-func anyLeased(ops []Op) bool {
-	for i := range ops {
-		if ops[i].Limit.Is(Leased) {
-			return true
-		}
-	}
-	return false
-}
-
-// unchanged has changedLeases return what changes from now on.
+// unchanged has changedLeases return what changes from now on, and rememberRefused know what moves.
 func unchanged(states []State) {
 	for i := range states {
 		if set := states[i].Leases; set != nil {
-			set.changed = false
+			set.changed, set.journal.moved = false, false
 		}
 	}
 }
@@ -166,13 +187,7 @@ func changedLeases(states []State, ops []Op) (changes Changes) {
 // alone says whether there are any that are.
 func decideRefused(states []State, req *Request, now Instant, v *Verdict, next []State, alone bool) (changes Changes) {
 	ops := req.Ops
-	if len(ops) == 1 {
-		return keep(states, next) // nothing was charged, but the refusal may be remembered
-	}
-	for i := range next {
-		next[i].Leases.rollback()
-	}
-	copy(next, states)
+	rollback(next, states)
 	var few [MaxChanges]bool
 	charged := few[:]
 	if len(ops) > len(few) {
@@ -180,7 +195,7 @@ func decideRefused(states []State, req *Request, now Instant, v *Verdict, next [
 	}
 	if alone {
 		for i := range ops {
-			charged[i] = ops[i].ChargesEach() || ops[i].Cost > 0 && overflowsWith(ops, i, v.Outcomes)
+			charged[i] = ops[i].ChargesEach() || ops[i].Cost > 0 && !ops[i].Alternative() && overflowsWith(ops, i, v.Outcomes)
 		}
 		for i := range ops {
 			if charged[i] {
@@ -201,6 +216,14 @@ func decideRefused(states []State, req *Request, now Instant, v *Verdict, next [
 		}
 	}
 	return changes
+}
+
+// rollback makes next what it was before the ops, and takes back what they have done to leases.
+func rollback(next, states []State) {
+	for i := range next {
+		next[i].Leases.rollback()
+	}
+	copy(next, states)
 }
 
 // overflowsWith reports whether an op under the key of the i-th had no room and takes

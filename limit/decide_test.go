@@ -47,6 +47,9 @@ func requests(t *testing.T, dups bool, check func(t *testing.T, states []State, 
 				s.b[i] = byte(r.IntN(256))
 			}
 			req := s.request(limits)
+			for i := range req.Ops {
+				req.Ops[i].Choice = Choice{}
+			}
 			if !dups {
 				for i := len(req.Ops) - 1; i >= 0; i-- {
 					if firstWithKey(req.Ops, i) != i {

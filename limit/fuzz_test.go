@@ -181,6 +181,10 @@ func (s *script) request(limits []*Limit) Request {
 		if cost>>6 == 3 {
 			ops[i].Cost = l.Capacity() + int64(cost&3) - 1
 		}
+		if n >= 128 {
+			choice := s.next()
+			ops[i].Choice = Choice{Set: choice % 3, Group: choice / 3 % 4}
+		}
 	}
 	w := micro(ops[0].Limit.Window())
 	switch move % 12 {
@@ -245,7 +249,7 @@ func playScript(t *testing.T, b []byte) {
 func describe(ops []Op) string {
 	var b strings.Builder
 	for _, op := range ops {
-		fmt.Fprintf(&b, "\n  %v cost %d shadow %v each %v", op.Key, op.Cost, op.Shadow, op.Each)
+		fmt.Fprintf(&b, "\n  %v cost %d shadow %v each %v choice %v", op.Key, op.Cost, op.Shadow, op.Each, op.Choice)
 	}
 	return b.String()
 }
@@ -256,6 +260,7 @@ func FuzzDecide(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x08\x02\x0c\x05\x01\x02\x04\x02\x08\x08\x00\x02\x04\x07\x00\x02\x04"))
 	f.Add([]byte("\x09\x02\x04\x0c\x84\x04\x64\x04\x09\x00\x04\xc1\x0a\x00\x04\x04\x08\x00\x04\x10\x07\x00\x04\x10"))
 	f.Add([]byte("\x00\x03\x06\x08\x06\x08\x07\xc1\x00\x04\x0b\x00\x06\xff\x07\x00\x06\x08"))
+	f.Add([]byte("\x00\x81\x00\x0c\x01\x00\x04\x04\x00\x81\x00\x0c\x01\x00\x04\x04\x00\x82\x00\x0c\x01\x08\x04\x04\x02\x04\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) { playScript(t, b) })
 }
 

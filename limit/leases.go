@@ -308,7 +308,7 @@ func (s *LeaseSet) end(holder string, now Instant) {
 // begin starts to note changes, unless that is done already.
 func (s *LeaseSet) begin() {
 	if j := &s.journal; !j.open {
-		j.open, j.moved, j.changed, j.scores = true, false, s.changed, j.scores[:0]
+		j.open, j.changed, j.scores = true, s.changed, j.scores[:0]
 		j.refused = append(j.refused[:0], s.refused...)
 		j.ended = append(j.ended[:0], s.ended...)
 	}

@@ -1,7 +1,9 @@
 package limit
 
 import (
+	"cmp"
 	"math/big"
+	"slices"
 	"sort"
 	"time"
 )
@@ -14,6 +16,7 @@ type naive struct {
 	counts map[int64]int64 // windows: units by the window's start
 	log    []Record        // SlidingLog
 	level  *big.Rat        // TokenBucket: units; nil is full
+	whole  bool            // a cost without room takes nothing, whatever Overflow says
 }
 
 func newNaive(l *Limit) *naive { return &naive{l: l, counts: map[int64]int64{}} }
@@ -289,7 +292,7 @@ func (k *naive) step(cost, now int64) Outcome {
 	switch {
 	case out.Admitted && cost != 0:
 		k.record(cost, t)
-	case !out.Admitted && cost > 0 && k.l.Overflow() != Refuse:
+	case !out.Admitted && cost > 0 && k.l.Overflow() != Refuse && !k.whole:
 		out.Taken = k.spill(cost, now)
 		t = max(now, k.at)
 	}
@@ -370,46 +373,125 @@ func (s naiveStore) clone() naiveStore {
 	return c
 }
 
+// step decides an op alone. An alternative takes its cost or nothing.
+func (s naiveStore) step(op *Op, now int64) Outcome {
+	k := s.get(op)
+	k.whole = op.Choice.Set > 0
+	out := k.step(op.Cost, now)
+	k.whole = false
+	return out
+}
+
+// choices returns the alternatives of ops, in order.
+func choices(ops []Op) (all []Choice) {
+	for i := range ops {
+		if c := ops[i].Choice; c.Set > 0 && !slices.Contains(all, c) {
+			all = append(all, c)
+		}
+	}
+	slices.SortFunc(all, func(a, b Choice) int {
+		return cmp.Or(cmp.Compare(a.Set, b.Set), cmp.Compare(a.Group, b.Group))
+	})
+	return all
+}
+
+// bySet returns the order in which ops are decided.
+func bySet(ops []Op) (order []int) {
+	for i := range ops {
+		order = append(order, i)
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(ops[a].Choice.Set, ops[b].Choice.Set) })
+	return order
+}
+
+// choose returns which of ops are charged if the request is admitted, and whether every set has an alternative with
+// room. It fills the outcomes of those that it has looked at.
+func (s naiveStore) choose(ops []Op, now int64, outs []Outcome) (charged []bool, ok bool) {
+	charged, ok = make([]bool, len(ops)), true
+	for i := range ops {
+		charged[i] = ops[i].Choice.Set == 0
+	}
+	found := map[uint8]bool{}
+	for _, c := range choices(ops) {
+		if found[c.Set] {
+			continue
+		}
+		room := true
+		all := s.clone()
+		for _, i := range bySet(ops) {
+			if !charged[i] && ops[i].Choice != c {
+				continue
+			}
+			if out := all.step(&ops[i], now); !charged[i] {
+				outs[i] = out
+				room = room && (out.Admitted || ops[i].Shadow)
+			}
+		}
+		found[c.Set] = room
+		for i := range ops {
+			charged[i] = charged[i] || room && ops[i].Choice == c
+		}
+	}
+	for _, room := range found {
+		ok = ok && room
+	}
+	return charged, ok
+}
+
 // take decides ops as Request documents it, and returns the store afterwards.
 func (s naiveStore) take(ops []Op, now int64) (naiveStore, bool, []Outcome) {
-	admitted, outs := true, make([]Outcome, len(ops))
+	outs := make([]Outcome, len(ops))
 	for i := range ops {
 		s.get(&ops[i]).moveTo(now)
+		outs[i].Admitted = ops[i].Choice.Set > 0
 	}
+	chosen, admitted := s.choose(ops, now, outs)
 	all := s.clone()
-	for i := range ops {
-		outs[i] = all.get(&ops[i]).step(ops[i].Cost, now)
-		admitted = admitted && (outs[i].Admitted || ops[i].Shadow)
+	for _, i := range bySet(ops) {
+		if chosen[i] {
+			outs[i] = all.step(&ops[i], now)
+			admitted = admitted && (outs[i].Admitted || ops[i].Shadow)
+		}
 	}
 	if admitted {
+		for i := range ops {
+			outs[i].Chosen = chosen[i] && ops[i].Choice.Set > 0
+			if !chosen[i] {
+				all.unrecorded(&ops[i], now, &outs[i])
+			}
+		}
 		return all, true, outs
 	}
 	only := s.clone()
 	charged := make([]bool, len(ops))
 	for i := range ops {
-		charged[i] = ops[i].Each
+		charged[i] = ops[i].Each && ops[i].Choice.Set == 0
 		for j := range ops {
-			over := !outs[j].Admitted && ops[j].Cost > 0 && ops[j].Limit.Overflow() != Refuse
-			charged[i] = charged[i] || over && ops[i].Cost > 0 && ops[i].Key == ops[j].Key
+			over := !outs[j].Admitted && ops[j].Cost > 0 && ops[j].Limit.Overflow() != Refuse && ops[j].Choice.Set == 0
+			charged[i] = charged[i] || over && ops[i].Cost > 0 && ops[i].Key == ops[j].Key && ops[i].Choice.Set == 0
 		}
 	}
 	for i := range ops {
 		if charged[i] {
-			outs[i] = only.get(&ops[i]).step(ops[i].Cost, now)
+			outs[i] = only.step(&ops[i], now)
 		}
 	}
 	for i := range ops {
-		if charged[i] {
-			continue
-		}
-		left := only.get(&ops[i]).step(0, now)
-		outs[i].Remaining, outs[i].Reset = left.Remaining, left.Reset
-		if outs[i].Admitted {
-			outs[i].Retry = 0
-			if ops[i].Cost < 0 {
-				outs[i].Retry = left.Retry
-			}
+		if !charged[i] {
+			only.unrecorded(&ops[i], now, &outs[i])
 		}
 	}
 	return only, false, outs
+}
+
+// unrecorded makes out that of an op which is not recorded.
+func (s naiveStore) unrecorded(op *Op, now int64, out *Outcome) {
+	left := s.get(op).step(0, now)
+	out.Remaining, out.Reset = left.Remaining, left.Reset
+	if out.Admitted {
+		out.Retry = 0
+		if op.Cost < 0 {
+			out.Retry = left.Retry
+		}
+	}
 }

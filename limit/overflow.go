@@ -120,7 +120,7 @@ func (l *Limit) WithOverflow(o Overflow, maxDebt int64) (*Limit, error) {
 }
 
 // Overflows reports whether op takes something when it has no room.
-func (op *Op) Overflows() bool { return op.Cost > 0 && op.Limit.below >= 0 }
+func (op *Op) Overflows() bool { return op.Cost > 0 && op.Limit.below >= 0 && !op.Alternative() }
 
 // Debt in windows: used is above the capacity, and each window pays for that
 // much of it.

@@ -34,11 +34,25 @@ type Op struct {
 	// An op that has no room itself takes what its limit's Overflow says, with
 	// or without Each.
 	Each bool
+	// Choice makes the op part of one of several alternatives, of which one is charged: see
+	// [Request].
+	Choice Choice
 	// AsOf, if it is not zero, makes the op correct what was charged at that instant (or at
 	// [AsLeased]): see settle.go. Such an op follows one that ends leases, or is alone and
 	// gives back. It is always admitted.
 	AsOf Instant
 }
+
+// A Choice says which alternative an op is part of.
+type Choice struct {
+	// Set names alternatives to each other; 0 is that of ops that are no part of any.
+	Set uint8
+	// Group is the alternative's place among them: the lower ones are tried first.
+	Group uint8
+}
+
+// Alternative reports whether op is part of an alternative.
+func (op *Op) Alternative() bool { return op.Choice.Set != 0 }
 
 // MaxHolderLen bounds Op.Holder.
 const MaxHolderLen = 64
@@ -72,7 +86,7 @@ const (
 const OwnerSlice = 1024
 
 // ChargesEach reports whether op is charged also when its request is refused.
-func (op *Op) ChargesEach() bool { return op.Each && !op.Limit.Is(Leased) }
+func (op *Op) ChargesEach() bool { return op.Each && !op.Alternative() && !op.Limit.Is(Leased) }
 
 // Rest returns what is left to be done of op, the only one of the request that
 // v answers, and whether there is anything: only EndOwner leaves something. Ops
@@ -96,6 +110,13 @@ func (op *Op) Rest(v *Verdict) (Op, bool) {
 // Ops may share a key (a caller may send the same descriptor twice); the
 // later one then finds what the earlier one left. Its Retry is about its own
 // cost; where the costs together exceed the limit, no wait helps the request.
+//
+// Ops with a [Choice] are alternatives. Ops of one Set and Group are one alternative, and of each
+// Set one alternative is charged: the first, by its Group, whose ops have room (a shadow need not).
+// They are decided after the ops without a Choice, Set by Set. If a Set has no alternative with
+// room, the request is refused. An alternative that is not charged takes nothing: Each and Overflow
+// mean nothing to an op with a Choice. A request that was granted before (see [Op.Cost]) is charged
+// nothing again, in no alternative.
 type Request struct {
 	Ops []Op
 	// At is the instant to decide at. Zero means the store's own clock, which
@@ -107,10 +128,14 @@ type Request struct {
 // every algorithm.
 type Outcome struct {
 	// Admitted says whether the op had room. An op of a refused request can
-	// have had room.
+	// have had room. Of an alternative behind the first with room it is true: nobody has looked.
 	Admitted bool
 	// Held says, for Concurrency, that Holder's lease existed before the op.
 	Held bool
+	// Chosen says, for an op with a [Choice], that its alternative is the one that an admitted request
+	// is charged for. Of a request that was granted before it is the one with a lease, in a Set
+	// without leases the first.
+	Chosen bool
 	// Remaining is how many units are left after the op, or, where it was not
 	// recorded, without it.
 	Remaining int64
@@ -146,6 +171,13 @@ type Verdict struct {
 	Recalled bool
 	// Outcomes has one entry per op, in the request's order.
 	Outcomes []Outcome
+}
+
+// Charged reports whether ops[i], of the request that v answers, is recorded, apart from what it has taken without
+// room ([Outcome.Taken]).
+func (v *Verdict) Charged(ops []Op, i int) bool {
+	op, out := &ops[i], &v.Outcomes[i]
+	return out.Admitted && (op.ChargesEach() || v.Admitted && (out.Chosen || !op.Alternative()))
 }
 
 // Reset prepares v for reuse with n outcomes, keeping its memory.

@@ -63,7 +63,7 @@ func (op *Op) GivesBack() bool { return op.Cost < 0 || op.AsOf != 0 }
 // less all that is reserved.
 
 // HeldBy returns which of ops has the reservations that hold back ops[i], or -1: of a
-// settlement its first, else the first of the same group that takes one.
+// settlement its first, else the first of the same group and alternative that takes one.
 func HeldBy(ops []Op, i int) int {
 	if !ops[i].Limit.Is(Refilled) || len(ops) == 1 {
 		return -1
@@ -73,7 +73,8 @@ func HeldBy(ops []Op, i int) int {
 	}
 	for j := range ops {
 		op := &ops[j]
-		if op.Limit.Is(Leased) && op.Cost > 0 && op.Key.Group == ops[i].Key.Group && Amount(op.Holder) > 0 {
+		if op.Limit.Is(Leased) && op.Cost > 0 && op.Key.Group == ops[i].Key.Group && op.Choice == ops[i].Choice &&
+			Amount(op.Holder) > 0 {
 			return j
 		}
 	}
@@ -84,10 +85,15 @@ func HeldBy(ops []Op, i int) int {
 // are open before them.
 func holdBack(states []State, ops []Op, now Instant) {
 	for i := range ops {
-		if j := HeldBy(ops, i); j >= 0 {
-			reserved := states[firstWithKey(ops, j)].Leases.reservedAt(now)
-			states[firstWithKey(ops, i)].refillTo(ops[i].Limit, reserved, now)
-		}
+		holdBackOp(states, ops, i, now)
+	}
+}
+
+// holdBackOp is holdBack for ops[i] alone.
+func holdBackOp(states []State, ops []Op, i int, now Instant) {
+	if j := HeldBy(ops, i); j >= 0 {
+		reserved := states[firstWithKey(ops, j)].Leases.reservedAt(now)
+		states[firstWithKey(ops, i)].refillTo(ops[i].Limit, reserved, now)
 	}
 }
 

@@ -241,15 +241,14 @@ func decideRepeated(states []State, ops []Op, now Instant, v *Verdict) {
 		states[at], v.Outcomes[i] = Step(states[at], &ask, now)
 		v.Outcomes[i].Admitted, v.Outcomes[i].Retry = true, 0
 	}
+	chooseGranted(ops, v)
 }
 
 // begin notes the changes that an op makes in place, so that they can be taken
 // back if another of the request's ops is refused.
-func (s *State) begin(ops int) {
-	if ops > 1 {
-		s.Leases = s.Leases.made()
-		s.Leases.begin()
-	}
+func (s *State) begin() {
+	s.Leases = s.Leases.made()
+	s.Leases.begin()
 }
 
 // rememberRefused counts an op without room whose refused request left no
