@@ -339,8 +339,30 @@ func (c *Caps) CheckRequest(req *limit.Request) error {
 				ErrNotApplied, i)
 		}
 	}
+	if limit.HasAlternatives(req.Ops) {
+		if err := c.checkAlternatives(req.Ops); err != nil {
+			return fmt.Errorf("%w: %w", ErrNotApplied, err)
+		}
+	}
 	if c.SharedLogs {
 		return c.checkSharedOps(req.Ops)
+	}
+	return nil
+}
+
+// checkAlternatives reports why a request with alternatives cannot be decided in one step, or nil.
+func (c *Caps) checkAlternatives(ops []limit.Op) error {
+	if c.PlainWindows {
+		return fmt.Errorf("%w: backend %s has no alternatives", ErrUnsupported, c.Title())
+	}
+	for i := range ops {
+		if c.Atomicity == PerPartition && ops[i].Key.Group != ops[0].Key.Group {
+			return fmt.Errorf("%w: backend %s decides alternatives only where all keys have one group",
+				ErrUnsupported, c.Title())
+		}
+		if ops[i].AsOf != 0 {
+			return fmt.Errorf("%w: op %d corrects what was charged, in a request with alternatives", ErrInvalid, i)
+		}
 	}
 	return nil
 }

@@ -36,8 +36,8 @@ func decideAlternatives(states []State, req *Request, now Instant, v *Verdict, n
 	return changes
 }
 
-// chooseOf chooses an alternative of a set, and reports whether one has room. Afterwards next is what all that is chosen
-// so far and the ops that are no alternatives make of states.
+// chooseOf chooses an alternative of a set, and reports whether one has room. Then next is what all that is chosen so
+// far and the ops that are no alternatives make of states.
 func chooseOf(set int, states []State, ops []Op, now Instant, v *Verdict, next []State) bool {
 	for group := nextGroup(ops, set, -1); group >= 0; group = nextGroup(ops, set, group) {
 		mine := func(i int) bool { return int(ops[i].Choice.Set) == set && int(ops[i].Choice.Group) == group }
@@ -56,7 +56,6 @@ func chooseOf(set int, states []State, ops []Op, now Instant, v *Verdict, next [
 			v.Outcomes[i].Chosen = v.Outcomes[i].Chosen && !mine(i)
 		}
 	}
-	attemptAll(states, ops, now, v, next)
 	return false
 }
 

@@ -71,6 +71,14 @@ func (e *env) badRequests(now limit.Instant) []badRequest {
 			badRequest{"long owner", leaseOp{-1, long[:limit.MaxHolderLen+1], limit.EndOwner}.request(now, k, l),
 				backends.ErrInvalid})
 	}
+	if e.s.Caps.PlainWindows {
+		choice := ok
+		choice.Choice.Set = 1
+		bad = append(bad, badRequest{"alternatives", limit.Request{At: now, Ops: []limit.Op{choice}}, backends.ErrUnsupported})
+	} else {
+		back := limit.Op{Key: k, Limit: l, Cost: -1, AsOf: now, Choice: limit.Choice{Set: 1}}
+		bad = append(bad, badRequest{"correction as an alternative", limit.Request{At: now, Ops: []limit.Op{back}}, backends.ErrInvalid})
+	}
 	for _, a := range limit.AllAlgorithms() {
 		ac, supported := e.s.Caps.Algorithms[a]
 		spec := limit.Spec{Algorithm: a, Max: ac.MaxUnits + 1, Window: limit.MaxWindow}

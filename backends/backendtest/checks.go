@@ -29,6 +29,10 @@ var checks = []check{
 	{"VerdictMemory", checkVerdictMemory},
 	{"RequestUntouched", checkRequestUntouched},
 
+	{"Alternatives", checkAlternatives},
+	{"AlternativesInOrder", checkAlternativesInOrder},
+	{"AlternativesParallel", checkAlternativesParallel},
+
 	{"Retry", checkRetry},
 	{"Reset", checkReset},
 	{"Calendar", checkCalendar},
@@ -81,7 +85,7 @@ var checks = []check{
 // chosen are the checks of a short suite, by what they are about. TestShortSuiteNoticesMutants says
 // what they find.
 var chosen = map[string][]string{
-	"algorithms": {"Model", "RefusedChangesNothing", "OverflowElsewhere", "Hurry", "VerdictMemory", "Reset"},
+	"algorithms": {"Model", "Alternatives", "AlternativesInOrder", "RefusedChangesNothing", "OverflowElsewhere", "Hurry", "VerdictMemory", "Reset"},
 	"expiry":     {"ServerClock", "ClockSteps", "StateGoesAway"},
 	"keys":       {"Keys", "RawGroups", "Forget"},
 	"lists":      {"List"},

@@ -7,7 +7,9 @@
 //
 // # To change it
 //
-//   - what every store must pass: all files; go test ./backends/backendtest
+//   - what every store must pass: a row in checks.go and the file of its subject; go test ./backends/backendtest, whose
+//     TestSuiteNoticesEachMutant has a row for each error that the suite must find
+//   - what random requests may be: random.go, for leases leases_random.go; go test ./backends/memory
 //
 // # More
 //

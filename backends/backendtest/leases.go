@@ -60,25 +60,29 @@ func checkLeaseModel(e *env) {
 	e.keepsLeases()
 	e.open()
 	for range e.s.Rounds {
-		g := e.leaseGenerator()
-		for range 1 + e.r.IntN(8) {
-			n := 1
-			if e.r.IntN(4) > 0 {
-				n += e.r.IntN(40)
-			}
-			reqs, want := g.slice(n)
-			got := e.takeAll(reqs)
-			e.settle()
-			for i := range reqs {
-				if len(g.unsure) > 0 && got[i].Err == nil && (want[i].Admitted || !got[i].Admitted) {
-					continue // of several partitions; see doc.go
-				}
-				if d := differ(&got[i], &want[i]); d != "" {
-					e.Fatalf("request %d of %d in a slice: %s\n%s%s", i, n, d, describe(&reqs[i]), g.m.past(&reqs[i]))
-				}
-			}
-			g.forget(e)
+		e.leaseGenerator().compare(e)
+	}
+}
+
+// compare sends slices of random requests, and compares the verdicts with the model's.
+func (g *leaseGenerator) compare(e *env) {
+	for range 1 + e.r.IntN(8) {
+		n := 1
+		if e.r.IntN(4) > 0 {
+			n += e.r.IntN(40)
 		}
+		reqs, want := g.slice(n)
+		got := e.takeAll(reqs)
+		e.settle()
+		for i := range reqs {
+			if len(g.unsure) > 0 && got[i].Err == nil && (want[i].Admitted || !got[i].Admitted) {
+				continue // of several partitions; see doc.go
+			}
+			if d := differ(&got[i], &want[i]); d != "" {
+				e.Fatalf("request %d of %d in a slice: %s\n%s%s", i, n, d, describe(&reqs[i]), g.m.past(&reqs[i]))
+			}
+		}
+		g.forget(e)
 	}
 }
 

@@ -242,6 +242,9 @@ func (g *leaseGenerator) request(alone bool) limit.Request {
 		req.Ops = append(req.Ops, op)
 	}
 	g.alike(&req)
+	if g.alternatives {
+		g.choices(&req)
+	}
 	return req
 }
 

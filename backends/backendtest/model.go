@@ -119,6 +119,9 @@ func describeOp(op *limit.Op) string {
 	if op.Each {
 		s += " each"
 	}
+	if op.Alternative() {
+		s += fmt.Sprintf(" choice %v", op.Choice)
+	}
 	if op.AsOf != 0 {
 		s += fmt.Sprintf(" as of %d", op.AsOf)
 	}

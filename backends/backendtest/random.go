@@ -24,7 +24,8 @@ type generator struct {
 	wait  time.Duration // the last Retry that was not Never
 	keys  []randomKey
 
-	distinct bool // no two ops of a request share a key
+	distinct     bool // no two ops of a request share a key
+	alternatives bool // requests have some
 }
 
 // A randomKey is a key and the limits that requests may name for it: the
@@ -285,10 +286,32 @@ func (g *generator) request(alone bool) limit.Request {
 		})
 	}
 	g.alike(&req)
+	if g.alternatives {
+		g.choices(&req)
+		return req
+	}
 	if len(req.Ops) == 1 && g.r.IntN(6) == 0 && !g.countsRefused(req.Ops[0].Limit) {
 		g.giveBack(&req.Ops[0])
 	}
 	return req
+}
+
+// choices makes ops of most requests alternatives, where the backend can decide them in one step.
+func (g *generator) choices(req *limit.Request) {
+	if g.parted(req) || g.r.IntN(4) == 0 {
+		return
+	}
+	together := g.r.IntN(3) == 0 // in one alternative
+	choice := limit.Choice{Set: 1, Group: 7}
+	for i := range req.Ops {
+		if g.r.IntN(5) == 0 {
+			continue
+		}
+		if !together {
+			choice = limit.Choice{Set: pick[uint8](g.r, 1, 1, 1, 2, 255), Group: pick[uint8](g.r, 0, 1, 2, 255)}
+		}
+		req.Ops[i].Choice = choice
+	}
 }
 
 // giveBack makes op give back what was charged at an instant, perhaps of a window that is over.

@@ -59,6 +59,7 @@ type wireOp struct {
 	Ending       limit.Ending
 	AsOf         limit.Instant
 	Shadow, Each bool
+	Choice       limit.Choice
 }
 
 type wireRequest struct {
@@ -113,7 +114,7 @@ func (r *remote) Take(ctx context.Context, reqs []limit.Request, out []limit.Ver
 		req := wireRequest{At: reqs[i].At}
 		for _, op := range reqs[i].Ops {
 			req.Ops = append(req.Ops, wireOp{op.Key, wireSpec{op.Limit.Spec()}, op.Cost, op.Holder, op.Ending,
-				op.AsOf, op.Shadow, op.Each})
+				op.AsOf, op.Shadow, op.Each, op.Choice})
 		}
 		call.Reqs, sent = append(call.Reqs, req), append(sent, i)
 	}
@@ -232,7 +233,7 @@ func (s *server) take(wire []wireRequest) []limit.Verdict {
 		for _, op := range wire[i].Ops {
 			reqs[i].Ops = append(reqs[i].Ops, limit.Op{
 				Key: op.Key, Limit: limit.MustNew(op.Spec.Spec), Cost: op.Cost,
-				Holder: op.Holder, Ending: op.Ending, AsOf: op.AsOf, Shadow: op.Shadow, Each: op.Each,
+				Holder: op.Holder, Ending: op.Ending, AsOf: op.AsOf, Shadow: op.Shadow, Each: op.Each, Choice: op.Choice,
 			})
 		}
 	}

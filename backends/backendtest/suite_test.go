@@ -412,6 +412,29 @@ var mutants = []mutant{
 			}
 		}
 	}},
+	{name: "all alternatives are charged", checks: []string{"Alternatives", "AlternativesInOrder", "AlternativesParallel"},
+		spoil: func(b *reference) {
+			b.in = func(req *limit.Request) {
+				for i := range req.Ops {
+					req.Ops[i].Choice = limit.Choice{}
+				}
+			}
+		}},
+	{name: "the last alternative is tried first", checks: []string{"Alternatives", "AlternativesInOrder"},
+		spoil: func(b *reference) {
+			b.in = func(req *limit.Request) {
+				for i := range req.Ops {
+					req.Ops[i].Choice.Group = 255 - req.Ops[i].Choice.Group
+				}
+			}
+		}},
+	{name: "all sets of alternatives are one", checks: []string{"Alternatives"}, spoil: func(b *reference) {
+		b.in = func(req *limit.Request) {
+			for i := range req.Ops {
+				req.Ops[i].Choice.Set = min(req.Ops[i].Choice.Set, 1)
+			}
+		}
+	}},
 	{name: "slices are decided backwards", checks: []string{"Model", "SliceEqualsSingles"},
 		spoil: func(b *reference) { b.reverse = true }},
 	{name: "Forget does nothing", checks: []string{"Forget"}, spoil: func(b *reference) { b.forget = func(limit.Key) {} }},

@@ -14,19 +14,23 @@ import (
 func checkModel(e *env) {
 	e.open()
 	for range e.s.Rounds {
-		g := e.generator()
-		for range 1 + e.r.IntN(6) {
-			n := 1
-			if e.r.IntN(4) > 0 {
-				n += e.r.IntN(40)
-			}
-			reqs, want := g.slice(n)
-			got := e.takeAll(reqs)
-			e.settle()
-			for i := range reqs {
-				if d := g.differ(&reqs[i], &got[i], &want[i]); d != "" {
-					e.Fatalf("request %d of %d in a slice: %s\n%s%s", i, n, d, describe(&reqs[i]), g.m.past(&reqs[i]))
-				}
+		e.generator().compare(e)
+	}
+}
+
+// compare sends slices of random requests, and compares the verdicts with the model's.
+func (g *generator) compare(e *env) {
+	for range 1 + e.r.IntN(6) {
+		n := 1
+		if e.r.IntN(4) > 0 {
+			n += e.r.IntN(40)
+		}
+		reqs, want := g.slice(n)
+		got := e.takeAll(reqs)
+		e.settle()
+		for i := range reqs {
+			if d := g.differ(&reqs[i], &got[i], &want[i]); d != "" {
+				e.Fatalf("request %d of %d in a slice: %s\n%s%s", i, n, d, describe(&reqs[i]), g.m.past(&reqs[i]))
 			}
 		}
 	}

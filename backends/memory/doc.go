@@ -8,7 +8,8 @@
 //
 // # To change it
 //
-//   - how counters are kept in memory: all files; go test ./backends/memory
+//   - how counters are kept in memory: memory.go, shard.go, table.go, entry.go; go test ./backends/memory
+//   - what bounds them: config.go, budget.go; go test ./backends/memory
 //
 // # More
 //

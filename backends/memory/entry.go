@@ -42,7 +42,7 @@ func (e *entry) is(key *limit.Key) bool {
 func (e *entry) knows(req *limit.Request) bool {
 	op := &req.Ops[0]
 	return e.of == op.Limit && e.large == nil && !op.Limit.Is(limit.Logged|limit.Leased) && op.Holder == "" &&
-		op.AsOf == 0 && req.At != 0
+		op.AsOf == 0 && !op.Alternative() && req.At != 0
 }
 
 // name returns the key, which never changes.

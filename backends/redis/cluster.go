@@ -28,7 +28,9 @@ func (b *Backend) takeSplit(ctx context.Context, s *scratch, reqs []limit.Reques
 	b.place(s, reqs, out, b.requestSlot)
 	var split, waiting []*splitRequest
 	for i := range reqs {
-		if s.where[i] == unplaced && out[i].Err == nil {
+		if s.where[i] == unplaced && out[i].Err == nil && limit.HasAlternatives(reqs[i].Ops) {
+			out[i].Fail(errChoiceApart)
+		} else if s.where[i] == unplaced && out[i].Err == nil {
 			sr := &splitRequest{req: &reqs[i], out: &out[i]}
 			b.split(s, sr)
 			split = append(split, sr)
@@ -49,6 +51,9 @@ func (b *Backend) takeSplit(ctx context.Context, s *scratch, reqs []limit.Reques
 		b.takeWaiting(ctx, waiting)
 	}
 }
+
+var errChoiceApart = fmt.Errorf("redis: %w: %w: a Cluster has the keys of these alternatives in several slots",
+	backends.ErrUnsupported, backends.ErrNotApplied)
 
 // A splitRequest is a request over several slots. It and its parts are used
 // until Take returns and no longer, like the request and the verdict.

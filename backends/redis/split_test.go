@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/test/random"
 	"github.com/headgate-rls/headgate/test/testenv"
@@ -153,6 +155,33 @@ func wantWithin(t *testing.T, l *limit.Limit, admitted []limit.Instant) {
 		}
 		if int64(within) > l.Max() {
 			t.Fatalf("%v: %d admitted in one window", l, within)
+		}
+	}
+}
+
+// A Cluster decides alternatives whose keys share a slot. Others fail, and take nothing.
+func TestAlternativesInSeveralSlots(t *testing.T) {
+	t.Parallel()
+	s := testenv.StartRedisCluster(t)
+	b := open(t, "redis+cluster://"+strings.Join(s.Addrs, ","))
+	l := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 1, Window: time.Hour})
+	unique := limit.RawGroup(strconv.FormatUint(rand.Uint64(), 36))
+	choice := func(groups ...string) limit.Verdict {
+		var req limit.Request
+		for i, group := range groups {
+			req.Ops = append(req.Ops, limit.Op{Key: limit.Key{Group: unique + group, Limit: strconv.Itoa(i)}, Limit: l, Cost: 1,
+				Choice: limit.Choice{Set: 1, Group: uint8(i)}})
+		}
+		out := make([]limit.Verdict, 1)
+		b.Take(t.Context(), []limit.Request{req}, out)
+		return out[0]
+	}
+	if v := choice("a", "b"); !errors.Is(v.Err, backends.ErrUnsupported) || !errors.Is(v.Err, backends.ErrNotApplied) {
+		t.Errorf("alternatives in two slots: %+v", v)
+	}
+	for i := range 2 {
+		if v := choice("a", "a"); v.Err != nil || !v.Admitted || !v.Outcomes[i].Chosen {
+			t.Errorf("alternatives in one slot, request %d: %+v", i, v)
 		}
 	}
 }

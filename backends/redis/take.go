@@ -25,8 +25,12 @@ const (
 	refundKind = 2
 	settleKind = 3
 	commonKind = 4 // added to others: one op is about a lease, the others are as in a simple request
-	opsUnit    = 8
+	choiceKind = 8 // some ops are alternatives
+	opsUnit    = 16
 )
+
+// setUnit is what sets of alternatives are counted in, in groups.
+const setUnit = 1 << 8
 
 // heldUnit is what the key that holds an op back is counted in, in keys.
 const heldUnit = 1 << 20
@@ -135,15 +139,19 @@ func (c *call) addOps(k *keys, ops []limit.Op) {
 	if simple && leased == 1 {
 		kind = commonKind
 	}
-	if !limit.Settles(ops) {
-		if leased > 0 || !simple {
-			c.setKind(len(ops), kind)
+	switch {
+	case limit.Settles(ops):
+		c.setKind(len(ops), kind+settleKind)
+		for i := range ops {
+			c.blob = appendFloat(c.blob, float64(ops[i].AsOf))
 		}
-		return
-	}
-	c.setKind(len(ops), kind+settleKind)
-	for i := range ops {
-		c.blob = appendFloat(c.blob, float64(ops[i].AsOf))
+	case limit.HasAlternatives(ops):
+		c.setKind(len(ops), choiceKind)
+		for i := range ops {
+			c.blob = appendFloat(c.blob, float64(setUnit*int(ops[i].Choice.Set)+int(ops[i].Choice.Group)))
+		}
+	case leased > 0 || !simple:
+		c.setKind(len(ops), kind)
 	}
 }
 
@@ -440,6 +448,9 @@ func (c *call) verdict(r *reader, v *limit.Verdict, charged []limit.Instant, op 
 		}
 		if settles {
 			out.Taken = r.number()
+		}
+		if o.Alternative() {
+			out.Chosen = r.number() == 1
 		}
 		if !out.Admitted && o.Overflows() {
 			out.Taken, out.Remaining = out.Remaining, 0

@@ -70,7 +70,7 @@ func (w *windows) byScript(ctx context.Context, reqs []limit.Request, out []limi
 		}
 		for j := range req.Ops {
 			op, o := &req.Ops[j], &v.Outcomes[j]
-			if o.Admitted && op.Cost > 0 && (v.Admitted || op.Each) && counts(req, op) {
+			if op.Cost > 0 && v.Charged(req.Ops, j) && counts(req, op) {
 				w.ends.keep(w.hashOf(op), sent+o.Reset)
 			}
 		}
@@ -80,7 +80,7 @@ func (w *windows) byScript(ctx context.Context, reqs []limit.Request, out []limi
 // counts reports whether INCRBY can admit op.
 func counts(req *limit.Request, op *limit.Op) bool {
 	l := op.Limit
-	return l != nil && (op.Each || len(req.Ops) == 1) && req.At == 0 && op.AsOf == 0 &&
+	return l != nil && (op.Each || len(req.Ops) == 1) && !op.Alternative() && req.At == 0 && op.AsOf == 0 &&
 		(op.Cost == 0 || op.Cost == 1 || op.Cost > 1 && op.Cost <= mostCost && l.Below() == 0) &&
 		l.Algorithm() == limit.FixedWindow && !l.Calendar() && l.Below() <= 0 && l.Capacity() < mostUnits &&
 		l.Window()%time.Second == 0

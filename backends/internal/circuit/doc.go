@@ -3,5 +3,6 @@
 //
 // # To change it
 //
-//   - when the breaker opens: backends/layers/breaker, backends/internal/circuit; go test ./backends/layers/breaker
+//   - when a circuit breaker opens: circuit.go, state.go, tally.go; go test ./backends/internal/circuit
+//     ./backends/layers/breaker
 package circuit

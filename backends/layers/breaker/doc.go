@@ -8,7 +8,7 @@
 //
 //   - when a store is slow, what the log has of outages: pace.go, sweep.go, backends/layers/outages.go; go test
 //     ./backends/layers ./backends/layers/breaker; go test ./test/attack -run Slow
-//   - when the breaker opens: backends/layers/breaker, backends/internal/circuit; go test ./backends/layers/breaker
+//   - when the breaker opens: breaker.go, pulse.go, backends/internal/circuit; go test ./backends/layers/breaker
 //
 // # More
 //

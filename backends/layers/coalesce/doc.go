@@ -10,8 +10,8 @@
 //
 // # To change it
 //
-//   - which requests share a trip to the store; which wait for a slow node: backends/layers/coalesce,
-//     backends/redis/owners.go; go test ./backends/layers/coalesce ./backends/stack
+//   - which requests share a trip to the store, and which wait for a slow node: coalesce.go, lane.go, linger.go, in
+//     Redis backends/redis/owners.go; go test ./backends/layers/coalesce ./backends/stack
 //
 // # More
 //
@@ -23,6 +23,6 @@
 // More can arrive than the store can be asked about. What finds no room in the queue, or no turn before its deadline,
 // fails with [backends.ErrOverloaded], unless the store itself is slow or away.
 //
-// What the package does not do: it retries nothing, merges no two requests into one, and is of no use in front of a
-// backend that is Local.
+// What the package does not do: it retries nothing, and it merges no two requests into one. A backend that is Local has
+// no trips to share.
 package coalesce

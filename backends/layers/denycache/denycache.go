@@ -103,7 +103,7 @@ func (b *Backend) send(ctx context.Context, w *work, reqs []limit.Request, out [
 // store's to do. held says whether something is kept for one of its keys.
 func (b *Backend) answer(req *limit.Request, v *limit.Verdict, now time.Duration) (answered, held bool) {
 	v.Reset(len(req.Ops))
-	ours := len(req.Ops) <= b.maxOps
+	ours := len(req.Ops) <= b.maxOps && !limit.HasAlternatives(req.Ops)
 	var settled *shard
 	for i := range req.Ops {
 		op := &req.Ops[i]
@@ -143,7 +143,7 @@ func (b *Backend) recall(req *limit.Request, v *limit.Verdict) {
 	var in *shard
 	for i := range req.Ops {
 		op := &req.Ops[i]
-		if op.Limit == nil || op.Cost < 0 || op.Cost == 0 && op.Holder != "" {
+		if op.Limit == nil || op.Cost < 0 || op.Cost == 0 && op.Holder != "" || op.Alternative() {
 			all, refused = false, false
 			break
 		}
@@ -209,11 +209,11 @@ func (b *Backend) learn(req *limit.Request, v *limit.Verdict, sent time.Duration
 			b.cache.drop(&op.Key)
 			continue
 		}
-		if v.Err != nil || len(v.Outcomes) != len(req.Ops) || op.Limit == nil || op.Limit.Is(limit.Leased) {
+		if v.Err != nil || len(v.Outcomes) != len(req.Ops) || op.Limit == nil || op.Limit.Is(limit.Leased) || op.Alternative() {
 			continue
 		}
 		out, shares := &v.Outcomes[i], func(o limit.Op) bool { return o.Key == op.Key }
-		if out.Admitted && (v.Admitted || op.Each) || slices.ContainsFunc(req.Ops[:i], shares) {
+		if v.Charged(req.Ops, i) || slices.ContainsFunc(req.Ops[:i], shares) {
 			continue
 		}
 		// A question does not replace the refusal of another op with its key, which answers other requests.
@@ -233,7 +233,7 @@ func (b *Backend) settle(req *limit.Request, v *limit.Verdict, held bool) {
 	}
 	for i := range req.Ops {
 		op := &req.Ops[i]
-		admitted := i < len(v.Outcomes) && v.Outcomes[i].Admitted && (v.Admitted || op.Each)
+		admitted := i < len(v.Outcomes) && v.Charged(req.Ops, i)
 		if admitted && op.Cost >= 0 && (held || op.Cost == 0 || !b.keeps(op) && !op.Limit.Is(limit.Leased)) {
 			b.cache.forget(&op.Key, max(op.Cost, 1))
 		}

@@ -2,7 +2,8 @@
 //
 // # To change it
 //
-//   - what is refused without asking the store: all files; go test ./backends/layers/denycache
+//   - what is refused without asking the store: denycache.go; go test ./backends/layers/denycache
+//   - what is known of a refusal, how it takes little memory: cache.go, packed.go; go test ./backends/layers/denycache
 //
 // # More
 //

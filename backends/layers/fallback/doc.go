@@ -7,7 +7,8 @@
 //
 // # To change it
 //
-//   - what decides in an outage, and how it is settled: all files; go test ./backends/layers/fallback
+//   - what decides in an outage: fallback.go, shares.go; go test ./backends/layers/fallback
+//   - how units are charged when the store is back: debts.go, reconcile.go; go test ./backends/layers/fallback
 //
 // # Many outages
 //

@@ -86,7 +86,7 @@ func (l *Backend) note(req *limit.Request, v *limit.Verdict) {
 		switch {
 		case o.Taken > 0 || op.AsOf != 0:
 			units = o.Taken
-		case !o.Admitted || !v.Admitted && !op.Each || inFlight(op):
+		case !v.Charged(req.Ops, i) || inFlight(op):
 			units = 0
 		}
 		if units != 0 && !l.debtsOf(&op.Key).note(op, units, v.At, v.At.Add(o.Reset)) {

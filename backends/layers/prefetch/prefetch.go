@@ -137,7 +137,7 @@ func shared(op *limit.Op) bool {
 // w, and reports whether that is all there is to do.
 func (b *Backend) plan(w *work, req *limit.Request, now time.Duration) (here bool) {
 	here = len(req.Ops) > 0 && len(req.Ops) <= b.maxOps
-	fits := here
+	fits := here && !limit.HasAlternatives(req.Ops)
 	for i := range req.Ops {
 		var p part
 		if op := &req.Ops[i]; fits && shared(op) {

@@ -19,11 +19,13 @@ FLAG_NUMBERS = 4                   -- INCRBY counts as well, in windows that are
 FLAG_FULL = 8                      -- the server has said that it is full, and there is one request
 
 -- A request: its instant (negative: the server's clock), and OPS * its number of ops + its kind. Then its ops.
-OPS = 8
+OPS = 16
 SIMPLE = 1                         -- windows and buckets only, each under a key of its own
 REFUND = 2                         -- gives back what another part of the request took; after the ops: as of when each
 SETTLEMENT = 3                     -- see limit/settle.go; after the ops: as of when each
 WITH_LEASE = 4                     -- added: one op is about a lease, the others are as in a simple request
+ALTERNATIVES = 8                   -- some ops are alternatives; after the ops: SETS * the set of each + its group, or 0
+SETS = 256
 REQUEST_HEAD = 2
 
 -- An op of the blob: OP_BITS * its key + bits, its cost, its limit (from 0).
@@ -92,6 +94,8 @@ IN_FLIGHT = 12                     -- of a lease
 HELD = 13                          -- whether its holder had it before
 TAKEN = 14                         -- of a settlement
 ENDED = 15                         -- how many leases
+CHOICE = 16                        -- of an alternative: SETS * its set + its group
+CHOSEN = 17                        -- whether it is what an admitted request is charged for
 
 -- Logs.
 WRAP = 8388608                     -- running sums of a list are kept modulo 2^23, in 5 bytes

@@ -71,7 +71,7 @@ function overflowing(now, s, cost, l, o)
   end
   local decide = below > 0 and input[l] ~= BUCKET and window_debt or step
   local after = decide(at, s, cost, l, o)
-  if not o[OK] and cost > 0 then
+  if not o[OK] and cost > 0 and not o[CHOICE] then
     local taken
     taken, after = spill(at, now, s, cost, l)
     if after then

@@ -62,6 +62,7 @@ local function others_machine()
   --@include ops.lua
   --@include refund.lua
   --@include settlement.lua
+  --@include alternatives.lua
   --@include others.lua
 end
 
@@ -70,8 +71,10 @@ local p, number = FIRST_REQUEST, 0
 for _ = 1, input[REQUESTS] do
   local now, shape = input[p], input[p + 1]
   local kind = shape % OPS
-  local n, common = (shape - kind) / OPS, kind >= WITH_LEASE
-  kind = kind % WITH_LEASE
+  local n, common = (shape - kind) / OPS, false
+  if kind < ALTERNATIVES then
+    common, kind = kind >= WITH_LEASE, kind % WITH_LEASE
+  end
   if now < 0 then now = clock end
   -- Injected instants run at a pace of their own: keys live to the later of their end by those and by the server's
   -- clock.

@@ -34,7 +34,7 @@ local function stored_log(v, k, now, cost, l, number, o)
   end
   local used = v.hi - gone + v.pended
   local ok, taken, owe = cost < 0 or want <= cap - used, 0, 0
-  local overflows = not ok and below >= 0 and cost > 0
+  local overflows = not ok and below >= 0 and cost > 0 and not o[CHOICE]
   if overflows then
     taken = max(cap - used, 0)
     owe = min(cost - taken, may_owe(at - now, l))

@@ -96,7 +96,7 @@ function listed_log(v, now, cost, want, l, o)
     first, used = listed(v.list, at - win)
   end
   local list, ok = v.list, refund or want <= cap - used
-  local overflows = not ok and cost > 0 and below >= 0
+  local overflows = not ok and cost > 0 and below >= 0 and not o[CHOICE]
   local n = cost
   if not ok then n = overflows and max(cap - used, 0) or 0 end
   if n > 0 then

@@ -1,15 +1,8 @@
 -- OTHERS: decides requests that are neither simple nor common (limit/decide.go). The text ends the function that makes
 -- them: it returns the function for a request of n ops from p of the input, whose ops come after number others in the
 -- slice.
--- uses: input, limits, states, logs, leases, load, take, ask, gives, give_back, settle, hold_back, commit, answer, out,
---   filled, pairs, unpack, floor, max
-
-local function copy(t)
-  if not t then return nil end
-  local c = {}
-  for name, value in pairs(t) do c[name] = value end
-  return c
-end
+-- uses: input, limits, logs, leases, load, take, ask, gives, give_back, settle, hold_back, commit, answer, out, filled,
+--   saved, restore, alternatives, choose, chosen_before, unpack, floor, max
 
 -- refuse records what a refused request still charges and corrects the outcomes of the others.
 local function refuse(ops, now)
@@ -18,7 +11,7 @@ local function refuse(ops, now)
   local asks = {}
   for i = 1, #ops do
     local op = ops[i]
-    if op[BITS] >= EACH or op[COST] > 0 and over[op[KEY]] then
+    if op[BITS] >= EACH or op[COST] > 0 and over[op[KEY]] and not op[CHOICE] then
       take(op, now, op[COST])
     else
       asks[#asks + 1] = op
@@ -56,24 +49,22 @@ local function decide_repeated(ops, now)
   end
 end
 
-local function decide(ops, now)
-  local admitted, old_states, old_logs = true, {}, {}
+-- decide decides a request, of which groups are the alternatives if it has any.
+local function decide(ops, now, groups)
+  local old_states, old_logs = saved(ops)
   if leases then leases.begin() end
-  for i = 1, #ops do
-    local k = ops[i][KEY]
-    if not old_states[k] and not old_logs[k] then
-      old_states[k], old_logs[k] = states[k], copy(logs[k]) -- views are changed in place
+  local admitted = true
+  if groups then
+    admitted = choose(ops, now, groups, old_states, old_logs)
+  else
+    hold_back(ops, now)
+    for i = 1, #ops do
+      local op = ops[i]
+      if not take(op, now, op[COST], false) and op[BITS] % EACH < SHADOW then admitted = false end
     end
   end
-  hold_back(ops, now)
-  for i = 1, #ops do
-    local op = ops[i]
-    if not take(op, now, op[COST], false) and op[BITS] % EACH < SHADOW then admitted = false end
-  end
   if not admitted then
-    if leases then leases.rollback() end
-    for k, s in pairs(old_states) do states[k] = s end
-    for k, v in pairs(old_logs) do logs[k] = v end
+    restore(old_states, old_logs)
     if leases then remember(ops, now) end
     refuse(ops, now)
   end
@@ -82,12 +73,13 @@ local function decide(ops, now)
 end
 
 -- admit decides a request, and returns whether it is admitted. Of a request of one op nothing is ever taken back.
-local function admit(ops, now)
+local function admit(ops, now, groups)
   if leases and repeated(ops, now) then
     decide_repeated(ops, now)
+    if groups then chosen_before(groups) end
     return true
-  elseif #ops > 1 then
-    return decide(ops, now)
+  elseif #ops > 1 or groups then
+    return decide(ops, now, groups)
   end
   return take(ops[1], now, ops[1][COST], true) or ops[1][BITS] % EACH == SHADOW
 end
@@ -105,9 +97,9 @@ local function add_outcome(op, now)
     filled = filled + 1
     out[filled] = 2 * op[IN_FLIGHT] + (op[HELD] and 1 or 0)
   end
-  if op[ENDED] then
+  if op[ENDED] or op[CHOICE] then
     filled = filled + 1
-    out[filled] = op[ENDED]
+    out[filled] = op[ENDED] or op[CHOSEN] and 1 or 0
   end
 end
 
@@ -129,13 +121,13 @@ return function(now, n, p, number, kind)
       return
     end
   end
-  local admitted = true
+  local admitted, groups = true, kind == ALTERNATIVES and alternatives(ops, {unpack(input, p, p + n - 1)})
   if kind == REFUND then
     admitted = give_back(ops, now, {unpack(input, p, p + n - 1)})
   elseif kind == SETTLEMENT then
     settle(ops, now, {unpack(input, p, p + n - 1)})
   else
-    admitted = admit(ops, now)
+    admitted = admit(ops, now, groups)
   end
   filled = filled + 1
   out[filled] = admitted and 1 or 0

@@ -5,5 +5,5 @@
 
 for i = 1, #ops do
   local op = ops[i]
-  if not op[OK] and input[op[LIMIT] + BELOW] >= 0 and op[COST] > 0 then over[op[KEY]] = true end
+  if not op[OK] and input[op[LIMIT] + BELOW] >= 0 and op[COST] > 0 and not op[CHOICE] then over[op[KEY]] = true end
 end

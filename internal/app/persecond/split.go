@@ -31,8 +31,24 @@ func perSecond(op *limit.Op) bool {
 	return op.Limit != nil && op.Limit.Algorithm() == limit.FixedWindow && op.Limit.Window() == time.Second
 }
 
+var errChoiceApart = fmt.Errorf("%w: %w: alternatives, of which some are limits per second, which have a store of their own",
+	backends.ErrUnsupported, backends.ErrNotApplied)
+
+// choiceApart reports whether no store knows all alternatives of a request.
+func choiceApart(req limit.Request) bool {
+	second := func(op limit.Op) bool { return perSecond(&op) }
+	main := func(op limit.Op) bool { return !perSecond(&op) }
+	return limit.HasAlternatives(req.Ops) && slices.ContainsFunc(req.Ops, second) && slices.ContainsFunc(req.Ops, main)
+}
+
 // Take implements [backends.Backend].
 func (s *split) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
+	if i := slices.IndexFunc(reqs, choiceApart); i >= 0 {
+		s.Take(ctx, reqs[:i], out[:i])
+		out[i].Fail(errChoiceApart)
+		s.Take(ctx, reqs[i+1:], out[i+1:])
+		return
+	}
 	seconds, others, together := false, false, false
 	for i := range reqs {
 		second, main, both := false, false, false // both: some op is not charged by itself

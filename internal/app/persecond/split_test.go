@@ -193,3 +193,26 @@ func TestFiguresOfTwoStores(t *testing.T) {
 		t.Errorf("got %s", text)
 	}
 }
+
+// Alternatives are decided by one store. Where no store knows all of them the request fails, and others beside it do not.
+func TestAlternativesOfTwoStores(t *testing.T) {
+	second, minute := windowOf(time.Second, 1), windowOf(time.Minute, 1)
+	op := func(key string, l *limit.Limit, group uint8) limit.Op {
+		return limit.Op{Key: limit.Key{Group: key}, Limit: l, Cost: 1, Choice: limit.Choice{Set: 1, Group: group}}
+	}
+	b := &split{main: memory.New(memory.Config{}), second: memory.New(memory.Config{})}
+	reqs := []limit.Request{
+		{At: 1, Ops: []limit.Op{op("a", minute, 0), op("b", minute, 1)}},
+		{At: 1, Ops: []limit.Op{op("a", minute, 0), op("c", second, 1)}},
+		{At: 1, Ops: []limit.Op{op("a", minute, 0), op("b", minute, 1)}},
+		{At: 1, Ops: []limit.Op{op("c", second, 0)}},
+	}
+	out := make([]limit.Verdict, len(reqs))
+	b.Take(t.Context(), reqs, out)
+	if !out[0].Outcomes[0].Chosen || !out[2].Outcomes[1].Chosen || !out[3].Outcomes[0].Chosen {
+		t.Errorf("chosen: %+v", out)
+	}
+	if err := out[1].Err; !errors.Is(err, backends.ErrUnsupported) || !errors.Is(err, backends.ErrNotApplied) {
+		t.Errorf("alternatives of two stores: %v", err)
+	}
+}

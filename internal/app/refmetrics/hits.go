@@ -28,7 +28,7 @@ func (h *hits) count(c *ratelimit.Call, d *ratelimit.Decision, nearLimit float32
 	most := op.Limit.Max()
 	// How many hits there are before and after this one, as the reference would count.
 	before := max(most-out.Remaining-out.Taken, 0)
-	if out.Admitted && (c.Verdict.Admitted || op.ChargesEach()) {
+	if c.Verdict.Charged(c.Ops, d.At) {
 		before = max(before-cost, 0)
 	}
 	after := before + cost
