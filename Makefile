@@ -27,8 +27,8 @@ PLAIN_RACE =
 # package's tests, and what they start.
 RACE_ENDS = atexit_sleep_ms=10
 
-# The tag rlsonly takes settings away, and tests must pass without them.
-RLSONLY = echo "== tests of the settings of the smaller program"; go test -vet=off -tags rlsonly ./internal/app/config
+# The tag rlsonly takes settings and commands away, and tests must pass without them.
+RLSONLY = echo "== tests of the smaller program's settings and commands"; go test -vet=off -tags rlsonly ./internal/app/config ./cmd/headgate
 
 # Arguments for the programs behind run, demo and bench: make run ARGS="--config x.yaml"
 ARGS ?=
@@ -84,7 +84,7 @@ setup: ## install the servers that the tests talk to
 check: lint ## check format, vet, staticcheck and the tests that need no server, in three minutes
 	@echo "== tests that need no server"
 	@unset HEADGATE_ADMIN_TOKEN; HEADGATE_TEST_SERVERS=none go test -short -vet=off -p 3 $$(go list ./... | grep -Ev '/test/(attack|chaos|e2e|soak)$$$$')
-	@$(RLSONLY)
+	@unset HEADGATE_ADMIN_TOKEN; export HEADGATE_TEST_SERVERS=none; $(RLSONLY) -short
 
 # Every part runs even when an earlier one failed, so that one run shows all
 # that is broken; only without the servers there is no point in going on.
@@ -173,24 +173,22 @@ oracle-test: ## limits, slots and policies on a real Oracle Database Free, in co
 releasetest: setup ## make a release twice and compare them; start what is in it (some minutes)
 	HEADGATE_TEST_LONG=1 go test -count=1 -v -timeout 60m ./test/release
 
-# The tags only add files, so that one look sees everything. GOGC spends memory to save a fifth of staticcheck's CPU.
+# The tags chaos, soak and egtest only add files, so that one look sees everything. bin/lint does what go vet does, too.
+# GOGC spends memory to save a fifth of staticcheck's CPU.
 lint: ## check formatting, vet, staticcheck, tools/lint, go.mod and the scripts
 	@echo "== gofmt"
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
-	@echo "== go vet"
-	@go vet -tags chaos,soak,egtest ./...
-	@go vet -tags godror ./internal/kit/sqldb ./slots/sqlstore
-	@go vet -tags rlsonly ./...
-	@echo "== staticcheck"
-	@GOGC=400 GOMEMLIMIT=3GiB go tool staticcheck -tags chaos,soak,egtest ./...
-	@go tool staticcheck -tags godror ./internal/kit/sqldb ./slots/sqlstore
-	@echo "== tools/lint: boolarg, condition, results, ineffassign, nilness, unusedwrite, unparam, errcheck, misspell"
+	@echo "== go vet and tools/lint: boolarg, condition, results, ineffassign, nilness, unusedwrite"
 	@go -C tools/lint test ./...
-	@go -C tools/lint build -o ../../bin/lint .
+	@go -C tools/lint build -trimpath -o ../../bin/lint .
 	@go vet -vettool=bin/lint -tags chaos,soak,egtest ./...
 	@go vet -vettool=bin/lint -tags godror ./internal/kit/sqldb ./slots/sqlstore
 	@go vet -vettool=bin/lint -tags rlsonly ./...
+	@echo "== staticcheck"
+	@GOGC=400 GOMEMLIMIT=3GiB go tool staticcheck -tags chaos,soak,egtest ./...
+	@go tool staticcheck -tags godror ./internal/kit/sqldb ./slots/sqlstore
+	@echo "== unparam, errcheck, misspell"
 	@go -C tools/lint build -o ../../bin/unparam mvdan.cc/unparam
 	@GOGC=400 bin/unparam ./...
 	@go -C tools/lint build -o ../../bin/errcheck github.com/kisielk/errcheck

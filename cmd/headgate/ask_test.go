@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -70,23 +69,5 @@ func TestAskReserves(t *testing.T) {
 	code, out := headgate(t, "ask", "llm", "user=a", "--rules", rules, "-n", "2")
 	if code != exitOverLimit || strings.Count(out, "OK  ") != 1 || !strings.Contains(out, "remaining=5") {
 		t.Errorf("exit code %d:\n%s", code, out)
-	}
-}
-
-// Rules that the store cannot keep leave nothing of it running.
-func TestAskClosesTheStoreOfRulesThatItCannotKeep(t *testing.T) {
-	sweepers := func() int {
-		stacks := make([]byte, 4<<20)
-		return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "sqlstore.(*Backend).sweep(")
-	}
-	rules := writeRules(t, "domain: d\ndescriptors:\n- key: k\n"+
-		"  limits: [{algorithm: sliding_log, limit: 200000, window: 1m}]\n")
-	before := sweepers()
-	if code, out := headgate(t, "ask", "d", "k=v", "--rules", rules, "--backend", "sqlite::memory:"); code == exitOK ||
-		!strings.Contains(out, "sliding_log") {
-		t.Errorf("%d %s", code, out)
-	}
-	if n := sweepers(); n != before {
-		t.Errorf("%d stores are in use, %d were before", n, before)
 	}
 }

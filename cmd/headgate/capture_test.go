@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -38,12 +37,7 @@ func TestCaptureCommands(t *testing.T) {
 	}
 	s.Stop()
 	s.Ends(20 * time.Second)
-	code, out := headgate(t, "replay", "--rules", "../../internal/app/server/example.yaml", file)
-	if code != exitOK || !strings.Contains(out, "7 requests") ||
-		!strings.Contains(out, "example/client:per-client  2            2            +0") {
-		text, _ := os.ReadFile(file)
-		t.Errorf("replay exits with %d:\n%s\nof\n%s", code, out, text)
-	}
+	capturedIsReplayed(t, file)
 	if code, out := headgate(t, "capture", "--addr", "nonsense"); code != exitProblems {
 		t.Errorf("capture with a wrong --addr: exit code %d\n%s", code, out)
 	}

@@ -6,35 +6,36 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-// A bad command line gets one line that says what is wrong and where, and what
-// may have been meant.
+// A badLine is a command line with a mistake, and how the error begins.
+type badLine struct{ args, want string }
+
+// areExplained: a bad command line gets one line that says what is wrong and where, and what may have been meant.
+func areExplained(t *testing.T, lines []badLine) {
+	t.Helper()
+	for _, c := range lines {
+		code, out := headgate(t, strings.Fields(c.args)...)
+		if code != exitProblems && code != exitError || !strings.HasPrefix(out, "headgate: "+c.want) ||
+			strings.Count(out, "\n") != 1 {
+			t.Errorf("%s: exit code %d, %q, want one line with %q", c.args, code, out, c.want)
+		}
+	}
+}
+
 func TestBadCommandLinesAreExplained(t *testing.T) {
 	t.Chdir(t.TempDir())
 	certs := testenv.TestCerts(t)
-	cert, key, otherKey := certs.Server.CertFile, certs.Server.KeyFile, certs.Client.KeyFile
+	key := certs.Server.KeyFile
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	full := filepath.Join(t.TempDir(), "full") // nobody, not even root, may write to a directory as to a file
-	if err := os.Mkdir(full, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	rules, empty := filepath.Join(t.TempDir(), "rules.yaml"), filepath.Join(t.TempDir(), "empty.db")
-	for file, text := range map[string]string{rules: "domain: example\ndescriptors: [{key: client}]\n", empty: ""} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const admin = "serve --example --log-level error --grpc 127.0.0.1:0 --services= --http= --debug= --slots " +
-		"sqlite::memory: --admin 127.0.0.1:0 "
-	for _, c := range []struct{ args, want string }{
+	rules := writeRules(t, "domain: example\ndescriptors: [{key: client}]\n")
+	areExplained(t, []badLine{
 		{"serve", "no rules to serve: name files or directories with --rules (HEADGATE_RULES), or put them into ./rules; " +
 			"to try headgate, --example serves a built-in example"},
 		{"serve --bakend memory://", "unknown flag: --bakend; did you mean --backend?"},
@@ -44,28 +45,15 @@ func TestBadCommandLinesAreExplained(t *testing.T) {
 		{"serve --replicas two", `--replicas: "two" is not a valid int: want a whole number`},
 		{"serve --drain-delay 5", `--drain-delay: "5" is not a valid duration: want a duration such as 500ms, 5s or 2m`},
 		{"serve --shadow-mode=perhaps", `--shadow-mode: "perhaps" is not a valid bool: want true or false`},
-		{"serve --slots-migrate false", `"false" is not part of a flag: a switch is set as in --shadow-mode=false`},
 		{"serve rules/", `"rules/": headgate serve takes flags only`},
 		{"serv", `unknown command "serv" for "headgate"; did you mean serve?`},
 		{"help serv", `unknown command "serv" for "headgate"; did you mean serve?`},
-		{"help slots reconcil", `unknown command "reconcil" for "headgate slots"; did you mean reconcile?`},
-		{"slots reconcil", `unknown command "reconcil" for "headgate slots"; did you mean reconcile?`},
-		{"slots reconcile --repare", "unknown flag: --repare; did you mean --repair?"},
 		{"ask d k=v --hits -1", `--hits: "-1" is not a valid uint32: want a whole number from 0 to 4294967295`},
 		{"ask d k=v --addr :1 --rules x", "--addr, --rules: give one of them only"},
-		{"policy list --addr http://a --policies sqlite:p", "--addr, --policies: give one of them only"},
 		{"explain --key a --request-id b", "--key, --request-id: give one of them only"},
 		{"explain d k=v --key a", `"d": with --key or --request-id, headgate explain takes no DOMAIN and no KEY=VALUE`},
 		{"ask d k=v --adr x", "unknown flag: --adr; did you mean --addr?"},
 		{"check x --formt json", "unknown flag: --formt; did you mean --format?"},
-		{admin + "--admin-tls-cert none --admin-tls-key " + key, "--admin-tls-cert none, --admin-tls-key " + key +
-			": open none"},
-		{admin + "--admin-tls-cert " + cert + " --admin-tls-key " + otherKey, "--admin-tls-cert " + cert +
-			", --admin-tls-key " + otherKey + ": tls: private key does not match public key"},
-		{admin + "--admin-tls-cert " + cert + " --admin-tls-key " + key + " --admin-client-ca none",
-			"--admin-client-ca: open none"},
-		{admin + "--admin-tls-cert " + cert + " --admin-tls-key " + key + " --admin-client-ca " + key,
-			"--admin-client-ca: " + key + ": no certificate in it"},
 		{"serve --example --grpc 127.0.0.1:0 --grpc-tls-cert none --grpc-tls-key " + key,
 			"--grpc-tls-cert none, --grpc-tls-key " + key + ": open none"},
 		{"serve --example --grpc 127.0.0.1:0 --services= --http= --debug " + taken.Addr().String(),
@@ -76,42 +64,15 @@ func TestBadCommandLinesAreExplained(t *testing.T) {
 		{"serve --example --grpc unix:/" + strings.Repeat("x", 200), "--grpc: the path has 201 bytes"},
 		{"serve --rules none", "--rules: none: no such file or directory"},
 		{"serve --example --config none", "--config: read configuration: none: no such file or directory"},
-		{"serve --example --grpc 127.0.0.1:0 --slots sqlite:" + full, "--slots: database url: the file \"" + full +
-			"\" cannot be written: "},
 		{"check none", "none: no such file or directory"},
 		{"check", "arguments are missing: headgate check PATH…"},
-		{"slot", "arguments are missing: headgate slot EVENT_ID"},
-		{"slot a b", `"b" is one argument too many: headgate slot EVENT_ID`},
 		{"ask d", "arguments are missing: headgate ask DOMAIN KEY=VALUE"},
-		{"policy set user:a --window 1m --policies sqlite::memory:",
-			"--limit is missing: sliding_window needs limit and window"},
-		{"policy set user:a --window 1m --capacity=-1 --policies sqlite::memory:", "--capacity -1 is negative"},
-		{"slots recon", `unknown command "recon" for "headgate slots"; did you mean reconcile?`},
-		{"migrate --slots sqlite:" + key, "--slots: "},
 		{"ask d k=v --addr 127.0.0.1:1", "no answer: service at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: " +
 			"connection refused; is it running? --addr says where"},
 		{"ask exampel client=a --rules " + rules, `the rules have no domain "exampel"; did you mean "example"?`},
-		{"policy set a:b --limit 1 --policies sqlite::memory:", "--window is missing: sliding_window needs one, such as 1m"},
-		{"policy set a:b --capacity 1 --policies sqlite::memory:", "--window is missing: sliding_window has a window"},
-		{"policy set a:b --burst 1 --algorithm token_bucket --policies sqlite::memory:",
-			"--rate is missing: token_bucket needs one, such as 100/s"},
-		{"policy set a:b --capacity 1 --algorithm token_bucket --policies sqlite::memory:",
-			"--refill is missing: a token bucket gets back"},
-		{"policy list --policies sqlite::memory:",
-			"list policies: SQL logic error: no such table: HEADGATE_POLICY (1); run headgate migrate --policies URL"},
-		{"slots config set default", "nothing to change: give --max, --window"},
-		{"migrate --slots mysql://a@127.0.0.1:1/b", "--slots: read RL_SCHEMA_HISTORY: dial tcp"},
-		{"serve --example --grpc 127.0.0.1:0 --services= --http= --debug= --slots sqlite:" + empty + " --slots-migrate=false",
-			"--slots: read RL_SLOT_CTL: the tables of slots are missing: run headgate migrate"},
 		{"ask d k=v --addr 8081", `--addr: "8081" is not an address: want host:port`},
 		{"ask d k=v --addr http://127.0.0.1:8081", `--addr: "http://127.0.0.1:8081" is not an address`},
-	} {
-		code, out := headgate(t, strings.Fields(c.args)...)
-		if code != exitProblems && code != exitError || !strings.HasPrefix(out, "headgate: "+c.want) ||
-			strings.Count(out, "\n") != 1 {
-			t.Errorf("%s: exit code %d, %q, want one line with %q", c.args, code, out, c.want)
-		}
-	}
+	})
 }
 
 func TestRulesDirectoryIsServedByDefault(t *testing.T) {
@@ -132,11 +93,5 @@ func TestUnknownVariablesAreLogged(t *testing.T) {
 	if log := r.Log.String(); !strings.Contains(log, "level=WARN") || !strings.Contains(log,
 		"HEADGATE_BACKNED has no effect; did you mean HEADGATE_BACKEND?") || strings.Contains(log, "secret") {
 		t.Errorf("the log:\n%s", log)
-	}
-	r.Stop()
-	r.Ends(20 * time.Second)
-	if _, out := headgate(t, "migrate", "--slots", "sqlite::memory:"); !strings.Contains(out,
-		"HEADGATE_BACKNED has no effect") {
-		t.Errorf("migrate does not warn: %s", out)
 	}
 }

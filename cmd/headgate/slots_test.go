@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -115,5 +116,40 @@ func TestSlotCommandSendsTheToken(t *testing.T) {
 	if code, out := headgate(t, "slot", "e", "--addr", "http://"+r.HTTP); code != exitError ||
 		!strings.Contains(out, "HEADGATE_ADMIN_TOKEN") {
 		t.Errorf("without: %d %s", code, out)
+	}
+}
+
+// TestSlotAndSlotsAssignDoTheSame, and slots config by the database does as by the service.
+func TestSlotAndSlotsAssignDoTheSame(t *testing.T) {
+	testenv.UseSQLite(t)
+	t.Setenv("HEADGATE_ADMIN_TOKEN", adminToken)
+	database := "sqlite:" + filepath.Join(t.TempDir(), "slots.db")
+	r := startServe(t, "--slots", database, "--slots-seed", "5/PT4S")
+	args := []string{"e1", "--at", "2026-12-01T09:00:00Z", "--addr", "http://" + r.HTTP}
+	code, first := headgate(t, append([]string{"slot"}, args...)...)
+	again, second := headgate(t, append([]string{"slots", "assign"}, args...)...)
+	if code != exitOK || again != exitOK || strings.TrimSpace(first)+" replayed\n" != second {
+		t.Errorf("slot: %d %s; slots assign: %d %s", code, first, again, second)
+	}
+	t.Setenv("HEADGATE_SLOTS", database)
+	_, byDatabase := headgate(t, "slots", "config", "list")
+	_, byService := headgate(t, "slots", "config", "list", "--addr", "http://"+r.HTTP)
+	if byDatabase != byService || !strings.Contains(byDatabase, "default max=5 window=PT4S") {
+		t.Errorf("by the database: %s; by the service: %s", byDatabase, byService)
+	}
+	if code, out := headgate(t, "slots", "config", "set", "letters", "--max", "7", "--window", "PT1H"); code != exitOK {
+		t.Fatal(out)
+	}
+	if code, out := headgate(t, "slots", "config", "get", "letters", "--addr", "http://"+r.HTTP); code != exitOK ||
+		!strings.Contains(out, "letters max=7 window=PT1H") {
+		t.Errorf("the service has %d %s", code, out)
+	}
+	t.Setenv("HEADGATE_ADMIN_TOKEN", "") // the database needs none
+	if code, out := headgate(t, "slots", "config", "set", "letters", "--max", "x"); code != exitProblems {
+		t.Errorf("%d %s", code, out)
+	}
+	if code, out := headgate(t, "slots", "config", "pause", "letters"); code != exitOK ||
+		!strings.Contains(out, "--max 7") {
+		t.Errorf("%d %s", code, out)
 	}
 }

@@ -1,3 +1,5 @@
+//go:build !rlsonly
+
 package main
 
 import (
