@@ -80,6 +80,7 @@ func TestLocalShareAuto(t *testing.T) {
 		"postgres": testenv.StartDatabase(t, testenv.Postgres).URL(),
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // replicas wait until they know each other, and until they have drained
 			rules := writeRules(t, strings.Replace(sharedRules, "100, local_share: 10", strconv.Itoa(most), 1))
 			flags := []string{"--rules", rules, "--backend", url, "--local-share", "auto", "--charge", "each", "--overflow",
 				"saturate", "--backend-required"}
