@@ -66,7 +66,7 @@ func prepareMariaDB(s *databaseServer, _ databaseConfig) error {
 	if err := writeMariaDBInit(s); err != nil {
 		return err
 	}
-	return s.setUp("mariadb-install-db", "--no-defaults", "--datadir="+filepath.Join(s.dir, "data"),
+	return s.newData("mariadb-install-db", "--no-defaults", "--datadir="+filepath.Join(s.dir, "data"),
 		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", mariaDBLogSize,
 		"--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0", "--innodb-flush-method=nosync")
 }

@@ -20,7 +20,7 @@ func prepareMySQL(s *databaseServer, _ databaseConfig) error {
 	if err := writeMariaDBInit(s); err != nil {
 		return err
 	}
-	return s.setUp(s.binary, append(mySQLUser(), "--initialize-insecure", "--datadir="+filepath.Join(s.dir, "data"),
+	return s.newData(s.binary, append(mySQLUser(), "--initialize-insecure", "--datadir="+filepath.Join(s.dir, "data"),
 		mySQLLogSize, "--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=OFF", "--innodb-flush-method=nosync")...)
 }
 

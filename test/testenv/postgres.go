@@ -52,7 +52,7 @@ func preparePostgres(s *databaseServer, c databaseConfig) error {
 		return fmt.Errorf("hand over the password: %w", err)
 	}
 	data := filepath.Join(s.dir, "data")
-	err := s.setUp(postgresProgram(s.binary, "initdb"), "-D", data, "-U", DatabaseUser, "--pwfile="+password,
+	err := s.newData(postgresProgram(s.binary, "initdb"), "-D", data, "-U", DatabaseUser, "--pwfile="+password,
 		"-A", "scram-sha-256", "--locale=C", "-E", "UTF8", "--no-sync", "--no-instructions")
 	if err != nil {
 		return err
