@@ -188,7 +188,7 @@ func TestReplicaTakesOver(t *testing.T) {
 			migrate(t, address)
 			replica := primary.StartReplica(c.synchronous)
 			const kept = failoverMax / 10 // by the replica, whatever else it gets
-			check(t, try(soon(t), open(t, address), ask(upTo(failoverMax), kept, "hot"))[0].Err)
+			check(t, try(soon(t), open(t, with(address, "timeout=10s")), ask(upTo(failoverMax), kept, "hot"))[0].Err)
 			replica.Eventually(databaseOf(t, address), "SELECT MAX(N) FROM HEADGATE_STATE;", strconv.Itoa(kept))
 			if !c.synchronous {
 				replica.StopFollowing()
