@@ -79,7 +79,8 @@ func attemptAll(states []State, ops []Op, now Instant, v *Verdict, next []State)
 // attempt steps op, so that leases can be taken back.
 func (s *State) attempt(op *Op, now Instant, out *Outcome) {
 	chosen := out.Chosen
-	if *out = (Outcome{}); op.Limit.Is(Leased) {
+	*out = Outcome{}
+	if op.Limit.Is(Leased) {
 		s.begin()
 		*s, *out = stepConcurrency(*s, op, now, false)
 	} else {

@@ -422,7 +422,8 @@ func (s naiveStore) choose(ops []Op, now int64, outs []Outcome) (charged []bool,
 			if !charged[i] && ops[i].Choice != c {
 				continue
 			}
-			if out := all.step(&ops[i], now); !charged[i] {
+			out := all.step(&ops[i], now)
+			if !charged[i] {
 				outs[i] = out
 				room = room && (out.Admitted || ops[i].Shadow)
 			}

@@ -27,7 +27,7 @@ bad=()
 while IFS=: read -r file target; do
 	package=./$(dirname "$file")
 	echo "== $package $target"
-	if ! go test -vet=off -run '^$' -fuzz "^$target\$" -fuzztime "$TIME" "$package" | tee "$out"; then
+	if ! go test -vet=off -run '^$' -fuzz "^$target\$" -fuzztime "$TIME" -fuzzminimizetime 100x "$package" | tee "$out"; then
 		bad+=("$package $target failed")
 		continue
 	fi

@@ -69,6 +69,9 @@ func Child(t *testing.T, open func(tb testing.TB) backends.Backend) {
 		line, _ := json.Marshal(job.run(b, offset))
 		fmt.Println(childMark + string(line))
 	}
+	if err := in.Err(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // run sends the job's crowd. A store without a clock believes the callers',

@@ -2,6 +2,7 @@ package compat
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"maps"
 	"net"
@@ -49,6 +50,9 @@ func (c *statsCollector) read(t *testing.T, r io.Reader) {
 			c.counts[name] = m[2]
 		}
 		c.mu.Unlock()
+	}
+	if err := lines.Err(); err != nil && !errors.Is(err, net.ErrClosed) {
+		t.Errorf("read StatsD: %v", err)
 	}
 }
 
