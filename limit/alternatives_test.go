@@ -54,7 +54,8 @@ func randomChoices(r *rand.Rand, leases, units []*Limit) (ops []Op) {
 }
 
 // plainly decides those of ops that are taken, as a request without alternatives, on a copy of states.
-func plainly(states map[Key]State, ops []Op, taken func(i int) bool, now Instant) (after map[Key]State, v Verdict, at []int) {
+func plainly(states map[Key]State, ops []Op, taken func(i int) bool, now Instant) (after map[Key]State, v Verdict,
+	at []int) {
 	after = deepClone(states)
 	var plain []Op
 	for _, i := range bySet(ops) {
@@ -106,14 +107,17 @@ func TestAlternativesAreThePlainRequest(t *testing.T) {
 			before := deepClone(states)
 			var v Verdict
 			decideIn(states, ops, now, &v)
-			where := fmt.Sprintf("seed %d, step %d, at %d:%s\ngot %v %+v", seed, step, now, describeLeases(ops), v.Admitted, v.Outcomes)
+			where := fmt.Sprintf("seed %d, step %d, at %d:%s\ngot %v %+v", seed, step, now, describeLeases(ops), v.Admitted,
+				v.Outcomes)
 			if grantedBefore(before, ops, now) {
 				granted++
 				wantOneOfEach(t, ops, &v, where)
 				continue
 			}
 			want, ok := chosenNaively(before, ops, now)
-			after, plain, at := plainly(before, ops, func(i int) bool { return ops[i].Choice.Set == 0 || want[ops[i].Choice] }, now)
+			after, plain, at := plainly(before, ops, func(i int) bool {
+				return ops[i].Choice.Set == 0 || want[ops[i].Choice]
+			}, now)
 			if admitted := ok && (len(at) == 0 || plain.Admitted); v.Admitted != admitted {
 				t.Fatalf("%s\nwant admitted %v, with %v", where, admitted, want)
 			}

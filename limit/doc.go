@@ -17,7 +17,8 @@
 //   - requests in flight: leases.go, step_concurrency.go, then backends/redis/script/lease_*.lua; go test ./limit
 //     ./backends/... -run 'Concurrency|Lease'
 //   - requests of which one of several groups of ops is charged: alternatives.go, then
-//     backends/redis/script/alternatives.lua; go test ./limit -run Alternatives; go test ./backends/... -run /Alternatives
+//     backends/redis/script/alternatives.lua; go test ./limit -run Alternatives; go test ./backends/... -run
+//     /Alternatives
 //   - reservations, how they are settled: settle.go, then backends/redis/script/settlement.lua and
 //     backends/redis/script/reserved.lua, in the rule language descriptors/reserve.go; go test ./limit -run Settle;
 //     go test ./backends/... -run LeaseModel

@@ -9,7 +9,8 @@
 //
 //   - what is admitted without asking the store (local_share): prefetch.go, holding.go, shard.go; go test
 //     ./backends/layers/prefetch
-//   - how many units are taken ahead (local_share: auto): auto.go, pace.go, queue.go; go test ./backends/layers/prefetch
+//   - how many units are taken ahead (local_share: auto): auto.go, pace.go, queue.go; go test
+//     ./backends/layers/prefetch
 //
 // # More
 //

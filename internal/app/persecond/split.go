@@ -31,7 +31,7 @@ func perSecond(op *limit.Op) bool {
 	return op.Limit != nil && op.Limit.Algorithm() == limit.FixedWindow && op.Limit.Window() == time.Second
 }
 
-var errChoiceApart = fmt.Errorf("%w: %w: alternatives, of which some are limits per second, which have a store of their own",
+var errChoiceApart = fmt.Errorf("%w: %w: some alternatives are limits per second, which have a store of their own",
 	backends.ErrUnsupported, backends.ErrNotApplied)
 
 // choiceApart reports whether no store knows all alternatives of a request.

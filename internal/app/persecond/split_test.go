@@ -194,7 +194,7 @@ func TestFiguresOfTwoStores(t *testing.T) {
 	}
 }
 
-// Alternatives are decided by one store. Where no store knows all of them the request fails, and others beside it do not.
+// Alternatives are decided by one store. Where no store knows all of them the request fails, and no other.
 func TestAlternativesOfTwoStores(t *testing.T) {
 	second, minute := windowOf(time.Second, 1), windowOf(time.Minute, 1)
 	op := func(key string, l *limit.Limit, group uint8) limit.Op {
