@@ -13,12 +13,13 @@ import (
 type eventKind uint8
 
 const (
-	tooManyConnections eventKind = iota
+	connectionEnded eventKind = iota
+	notSpoken
+	tooManyConnections
 	tooManyCalls
 	tooMuchMemory
 	callFailed
 	callShed
-	connectionEnded
 	numEventKinds
 )
 
@@ -33,6 +34,7 @@ var eventKinds = [numEventKinds]struct {
 	callFailed:         {slog.LevelInfo, "calls failed before their handler"},
 	callShed:           {slog.LevelWarn, "calls shed: too many wait for the handler"},
 	connectionEnded:    {slog.LevelInfo, "connection ended"},
+	notSpoken:          {slog.LevelWarn, "connections ended: the client does not speak gRPC, and is not limited here"},
 }
 
 // An eventLog counts events and logs each kind once in a while.

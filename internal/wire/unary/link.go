@@ -29,6 +29,7 @@ type link struct {
 	wake      sync.Cond // signalled when a write ends, and when the connection closes
 	state     connState
 	reason    string    // why the connection ends, or empty
+	ending    eventKind // as what that is logged
 	now       time.Time // of the step that is under way
 	preface   bool      // the client's preface has arrived
 	settled   bool      // its SETTINGS have arrived too

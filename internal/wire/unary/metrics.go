@@ -69,6 +69,9 @@ func (s *Server) Rows(transport string) []metrics.Row {
 		func(s *Stats) uint64 { return s.ProtocolErrors })
 	counter("headgate_floods_total", "Connections ended because the client sent too many useless frames.",
 		func(s *Stats) uint64 { return s.Floods })
+	counter("headgate_connections_foreign_total",
+		"Connections ended because the client does not speak HTTP/2: it speaks HTTP/1.1, or TLS where the port has none.",
+		func(s *Stats) uint64 { return s.Foreign })
 	add(Timeouts, func(s *Stats) float64 { return float64(s.Timeouts) })
 	return rows
 }

@@ -200,7 +200,7 @@ func (s *Server) remove(c *conn) {
 	closed := s.closed
 	s.mu.Unlock()
 	if c.reason != "" && !closed {
-		c.logEvent(connectionEnded, c.reason)
+		c.logEvent(c.ending, c.reason)
 	}
 }
 

@@ -16,6 +16,7 @@ type Stats struct {
 	Shed           uint64           // calls above QueueLimit; they also count as failed or answered
 	ProtocolErrors uint64           // connections ended with an error of the client's
 	Floods         uint64           // of these, for too many useless frames
+	Foreign        uint64           // connections ended because the client does not speak HTTP/2
 	Timeouts       uint64           // connections and calls ended because the client was too slow
 	Buffered       int64            // bytes of requests in memory, but for the first 2 KiB of each
 	Memory         int64            // bytes of the pool that are used, by other holders too
@@ -29,7 +30,7 @@ type counters struct {
 	_        [64]byte
 
 	accepted, refusedConns, displaced, failed, cancelled, refusedCalls, shed atomic.Uint64
-	protocolErrors, floods, timeouts                                         atomic.Uint64
+	protocolErrors, floods, timeouts, foreign                                atomic.Uint64
 	failures                                                                 [numCodes]atomic.Uint64 // by code
 }
 
@@ -63,5 +64,6 @@ func (c *counters) stats() Stats {
 		Answered: c.answered.Load(), Failed: c.failed.Load(), Cancelled: c.cancelled.Load(),
 		RefusedStreams: c.refusedCalls.Load(), Shed: c.shed.Load(),
 		ProtocolErrors: c.protocolErrors.Load(), Floods: c.floods.Load(), Timeouts: c.timeouts.Load(),
+		Foreign: c.foreign.Load(),
 	}
 }

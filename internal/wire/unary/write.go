@@ -83,6 +83,27 @@ func (w *writer) fail(code http2.ErrCode, reason string) {
 	w.goAway(w.lastID, code, reason)
 }
 
+// notHTTP2 is the answer to a client that speaks HTTP/1.1.
+const notHTTP2 = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n" +
+	"Content-Length: 51\r\n\r\nThis port speaks gRPC over HTTP/2, and no HTTP/1.1\n"
+
+// turnAway ends the connection of a client that does not speak HTTP/2. first is the first byte that it has sent.
+func (w *writer) turnAway(first byte) {
+	const handshake = 22 // the type of TLS's first record
+	w.counters.foreign.Add(1)
+	w.ending = notSpoken
+	reason := "the client does not speak HTTP/2"
+	switch {
+	case first == handshake:
+		reason = "the client speaks TLS, and the port does not"
+	case first >= 'A' && first <= 'Z':
+		w.state, w.reason = stateClosing, "the client speaks HTTP/1.1, and the port HTTP/2"
+		w.queued = append(w.queued, notHTTP2...)
+		return
+	}
+	w.close(reason)
+}
+
 // flush writes what is queued, unless another goroutine does. With wait, which the
 // read loop sets, it does not let much be queued for a client that does not read:
 // it waits until there is room or the write has failed, which a timeout sees to.
