@@ -115,6 +115,9 @@ func (s *Scheduler) serve(key queueKey, q *queue, waiters []*waiter) {
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
+	if s.settings.Turn != nil {
+		defer s.settings.Turn(ctx)()
+	}
 	firsts, repeats := parted(waiters)
 	left, searched := s.place(ctx, key, q, firsts)
 	var beyond []*waiter

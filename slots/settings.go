@@ -2,6 +2,7 @@ package slots
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -46,6 +47,9 @@ type Settings struct {
 
 	Log     *slog.Logger
 	Metrics *Metrics
+
+	// Turn waits until a search may compute, for a store that computes in this process. Nil: at once.
+	Turn func(context.Context) (done func())
 
 	Now   func() time.Time // for bounds, caches and retention, never for slots
 	NewID func() string    // of slots and configs; random UUIDs

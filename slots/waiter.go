@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/slots/plan"
 )
 
@@ -46,6 +47,7 @@ func (w *waiter) ended() bool {
 // wait returns the answer, or the end of the context. The event may still get
 // its slot then: ask again to know.
 func (w *waiter) wait(ctx context.Context) BatchResult {
+	defer background.Yield(ctx)() // others search
 	select {
 	case <-w.done:
 	case <-ctx.Done():

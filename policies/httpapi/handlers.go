@@ -16,11 +16,12 @@ import (
 const (
 	defaultPage = 100
 	maxPage     = 1000
+	rowBytes    = 1 << 10 // that a row of a list keeps in memory until it is written
 )
 
 type listAnswer struct {
-	Policies []*policyAnswer `json:"policies"`
-	Next     string          `json:"next,omitempty"` // if there may be more
+	Policies web.Rows `json:"policies"`       // *policyAnswer
+	Next     string   `json:"next,omitempty"` // if there may be more
 }
 
 // prefixForm is what keys consist of.
@@ -38,14 +39,14 @@ func (h *Handlers) list(w http.ResponseWriter, r *http.Request, p web.Params) er
 				web.Clip(p[name]), policies.MaxKey)
 		}
 	}
+	if err := web.Keep(w, r, limit*rowBytes); err != nil {
+		return err
+	}
 	page, err := h.editor.Store().List(r.Context(), p["after"], p["prefix"], limit)
 	if err != nil {
 		return err
 	}
-	answer := listAnswer{Policies: make([]*policyAnswer, len(page))}
-	for i := range page {
-		answer.Policies[i] = answerOf(&page[i])
-	}
+	answer := listAnswer{Policies: web.RowsOf(page, func(p table.Policy) *policyAnswer { return answerOf(&p) })}
 	if len(page) == limit {
 		answer.Next = page[limit-1].Key
 	}
@@ -213,6 +214,9 @@ func (h *Handlers) history(w http.ResponseWriter, r *http.Request, p web.Params)
 	}
 	before, err := number("after", p)
 	if err != nil {
+		return err
+	}
+	if err := web.Keep(w, r, limit*rowBytes); err != nil {
 		return err
 	}
 	page, err := h.editor.Store().History(r.Context(), key, before, limit)

@@ -58,7 +58,10 @@ func (e *Editor) Apply(ctx context.Context, edits []Edit, by string, dryRun bool
 	if err != nil || dryRun || !AnyChanged(planned) {
 		return planned, err
 	}
-	if err := e.announce(ctx, len(edits)); err != nil {
+	resume := background.Yield(ctx)
+	err = e.announce(ctx, len(edits))
+	resume()
+	if err != nil {
 		return nil, err
 	}
 	done, err := e.store.Apply(ctx, edits, by, watchFor.Microseconds(), false)

@@ -122,7 +122,7 @@ func (h *Handlers) explain(w http.ResponseWriter, r *http.Request, p web.Params)
 		e.Problem = "what limits have counted is not known: " + h.reason(x.Err)
 	}
 	name := e.Key
-	t := h.Fleet.Top(r.Context(), fleet.Refused, 5)
+	t := h.fleetTop(r.Context(), fleet.Refused, 5)
 	var problem string
 	e.Replicas, e.Note, problem = seen(&t)
 	e.Problem = joined(e.Problem, problem)
@@ -207,7 +207,7 @@ func (h *Handlers) keyNamed(ctx context.Context, given string) (descriptor, erro
 		}
 	}
 	for _, by := range []fleet.By{fleet.Refused, fleet.Near} {
-		for _, k := range h.Fleet.Top(ctx, by, fleet.Minutes).Keys {
+		for _, k := range h.fleetTop(ctx, by, fleet.Minutes).Keys {
 			if descriptors.HashedName(k.Name) == given {
 				return keyOf(k.Name)
 			}

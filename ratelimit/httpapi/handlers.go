@@ -19,6 +19,9 @@ import (
 const (
 	defaultPage = 100
 	maxPage     = 1000
+	// What rows of lists keep in memory until they are written, in bytes.
+	keyBytes = 2 << 10
+	rowBytes = 512
 )
 
 // A StatusAnswer is how a process is.
@@ -110,13 +113,20 @@ func (h *Handlers) list(w http.ResponseWriter, r *http.Request, p web.Params) er
 	if err != nil {
 		return err
 	}
+	if err := web.Keep(w, r, n*keyBytes); err != nil {
+		return err
+	}
+	resume := web.Yield(r.Context())
 	select {
 	case h.listing <- struct{}{}:
 		defer func() { <-h.listing }()
 	case <-r.Context().Done():
 		return web.Refuse(http.StatusServiceUnavailable, "keys are being listed for others; list them later")
 	}
+	resume()
+	resume = h.yield(r.Context())
 	keys, next, err := h.List(r.Context(), p["after"], n)
+	resume()
 	switch {
 	case errors.Is(err, backends.ErrInvalid):
 		return web.BadRequest("after is %q, which no page has given as next", web.Clip(p["after"]))
@@ -195,7 +205,9 @@ func (h *Handlers) usage(ctx context.Context, list []descriptor) (all []ratelimi
 		for i := range some {
 			domains[i], entries[i] = some[i].domain, some[i].entries
 		}
+		resume := h.yield(ctx)
 		usages, err := h.Service.Usage(ctx, domains, entries)
+		resume()
 		if err != nil {
 			return nil, err
 		}
@@ -257,6 +269,7 @@ func (h *Handlers) reset(w http.ResponseWriter, r *http.Request, p web.Params) e
 	by, _ := r.Context().Deadline()
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.Context()), by)
 	defer cancel()
+	defer h.yield(ctx)()
 	err = h.Service.Reset(ctx, &ratelimit.Request{Domain: d.domain, InProcess: true,
 		Descriptors: []ratelimit.Descriptor{{Entries: d.entries, HasHits: true}}})
 	if err != nil {

@@ -42,6 +42,14 @@ type Handlers struct {
 	peeks   peeker
 }
 
+// yield is web.Yield, for a request that goes on to wait for the store, unless that computes in this process.
+func (h *Handlers) yield(ctx context.Context) (resume func()) {
+	if h.Service.Local() {
+		return func() {}
+	}
+	return web.Yield(ctx)
+}
+
 // shown is a key as answers have it.
 func (h *Handlers) shown(name string) string {
 	if h.HashKeys && name != "" {

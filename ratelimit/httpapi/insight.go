@@ -24,10 +24,14 @@ type ShapeAnswer struct {
 	Why       string    `json:"why,omitempty"` // no rule in force matches the example
 }
 
-func (h *Handlers) coverage(w http.ResponseWriter, _ *http.Request, _ web.Params) error {
+func (h *Handlers) coverage(w http.ResponseWriter, r *http.Request, _ web.Params) error {
 	answer := CoverageAnswer{Shapes: []ShapeAnswer{}}
 	rules := h.Service.Rules()
-	for _, s := range h.Service.Coverage().Shapes() {
+	shapes := h.Service.Coverage().Shapes()
+	if err := web.Keep(w, r, len(shapes)*rowBytes); err != nil {
+		return err
+	}
+	for _, s := range shapes {
 		a := ShapeAnswer{Domain: s.Domain, Entries: s.Keys, Matched: s.Matched(), Unmatched: s.Missed.Value(),
 			First: time.UnixMicro(s.First).UTC(), Last: s.Last().UTC(), Example: h.shown(s.Example)}
 		if a.Entries == nil {

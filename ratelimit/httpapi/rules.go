@@ -80,7 +80,11 @@ func (h *Handlers) rules(w http.ResponseWriter, r *http.Request, p web.Params) e
 	if len(p["domain"]) > maxKey {
 		return web.BadRequest("the domain has %d bytes, more than %d", len(p["domain"]), maxKey)
 	}
-	list := RuleRows(h.Service.Rules())
+	set := h.Service.Rules()
+	if err := web.Keep(w, r, len(set.Rules())*rowBytes); err != nil { // of all of them, to find the page
+		return err
+	}
+	list := RuleRows(set)
 	if domain := p["domain"]; domain != "" {
 		list = slices.DeleteFunc(list, func(row RuleRow) bool { return row.Domain != domain })
 	}
@@ -89,7 +93,7 @@ func (h *Handlers) rules(w http.ResponseWriter, r *http.Request, p web.Params) e
 	if len(list) > n {
 		list, answer.Next = list[:n], strconv.Itoa(after+n)
 	}
-	refused, near := h.Fleet.Top(r.Context(), fleet.Refused, 5), h.Fleet.Top(r.Context(), fleet.Near, 5)
+	refused, near := h.fleetTop(r.Context(), fleet.Refused, 5), h.fleetTop(r.Context(), fleet.Near, 5)
 	_, _, answer.Problem = seen(&refused)
 	for i := range list {
 		for _, k := range refused.Keys {

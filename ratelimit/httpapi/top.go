@@ -90,11 +90,13 @@ func (h *Handlers) top(w http.ResponseWriter, r *http.Request, p web.Params) err
 	default:
 		return web.BadRequest("by is %q, want refused or near", web.Clip(p["by"]))
 	}
-	t := h.Fleet.Top(r.Context(), by, minutes)
+	t := h.fleetTop(r.Context(), by, minutes)
 	t.Keys = t.Keys[:min(n, len(t.Keys))]
 	answer.Exact, answer.Keys = t.Exact, []KeyAnswer{}
 	answer.Replicas, answer.Note, answer.Problem = seen(&t)
+	resume := h.yield(r.Context()) // perhaps for another request that asks the store
 	states, err := h.peeks.of(r.Context(), h, fmt.Sprint(answer.By, minutes, n), t.Keys)
+	resume()
 	if err != nil {
 		answer.Problem = joined(answer.Problem, "used and left are not known: "+h.reason(err))
 	}
@@ -103,6 +105,12 @@ func (h *Handlers) top(w http.ResponseWriter, r *http.Request, p web.Params) err
 	}
 	web.JSON(w, http.StatusOK, answer)
 	return nil
+}
+
+// fleetTop asks the replicas, by the store.
+func (h *Handlers) fleetTop(ctx context.Context, by fleet.By, minutes int) fleet.Top {
+	defer h.yield(ctx)()
+	return h.Fleet.Top(ctx, by, minutes)
 }
 
 // windowOf reads the parameter window: whole minutes, 5 without it.

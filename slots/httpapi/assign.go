@@ -112,6 +112,9 @@ func (h *Handlers) postBatch(w http.ResponseWriter, r *http.Request, _ web.Param
 	if n := len(body.Events); n == 0 || n > slots.MaxBatch {
 		return slots.BadField("events", "has %d entries, want 1 to %d", n, slots.MaxBatch)
 	}
+	if err := web.Keep(w, r, len(body.Events)*eventBytes); err != nil {
+		return err
+	}
 	results := make([]any, len(body.Events))
 	var requests []slots.Request
 	var places []int // of requests in results

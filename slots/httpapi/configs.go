@@ -72,7 +72,7 @@ func (h *Handlers) getConfig(w http.ResponseWriter, r *http.Request, p web.Param
 }
 
 type configsAnswer struct {
-	Configs    []configAnswer     `json:"configs"`
+	Configs    web.Rows           `json:"configs"` // configAnswer
 	Unreadable []unreadableAnswer `json:"unreadable,omitempty"`
 }
 
@@ -88,10 +88,10 @@ func (h *Handlers) getConfigs(w http.ResponseWriter, r *http.Request, _ web.Para
 	if err != nil && !some {
 		return err
 	}
-	answer := configsAnswer{Configs: make([]configAnswer, len(list))}
-	for i, c := range list {
-		answer.Configs[i] = configOf(c)
+	if err := web.Keep(w, r, len(list)*configBytes); err != nil {
+		return err
 	}
+	answer := configsAnswer{Configs: web.RowsOf(list, configOf)}
 	if some {
 		for _, c := range bad.Configs {
 			answer.Unreadable = append(answer.Unreadable, unreadableAnswer{c.ID, c.Name, c.Err.Error()})

@@ -115,10 +115,11 @@ func (h *Handlers) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // logFailure logs what is wrong with headgate or its database. Full windows, pauses
-// and overload are none of that, and a client that is gone wants no answer.
+// and overload are none of that, and a client that is gone wants no answer. What is refused for want of memory is
+// logged where that is counted.
 func (h *Handlers) logFailure(r *http.Request, status int, err error) {
 	switch {
-	case status < 500, r.Context().Err() == context.Canceled:
+	case status < 500, r.Context().Err() == context.Canceled, errors.As(err, new(*web.RequestError)):
 	case errors.Is(err, slots.ErrExhausted), errors.Is(err, slots.ErrPaused), errors.Is(err, slots.ErrOverloaded),
 		errors.As(err, new(*slots.DelayError)):
 	default:

@@ -38,9 +38,17 @@ func (h *Handlers) getSlot(w http.ResponseWriter, r *http.Request, p web.Params)
 }
 
 type slotsAnswer struct {
-	Slots []storedSlot `json:"slots"`
-	Next  string       `json:"next,omitempty"` // if there may be more
+	Slots web.Rows `json:"slots"`          // storedSlot
+	Next  string   `json:"next,omitempty"` // if there may be more
 }
+
+// What rows of lists keep in memory until they are written, in bytes.
+const (
+	slotBytes   = 512
+	windowBytes = 256
+	eventBytes  = 1 << 10 // of a batch, with what waits for its slot
+	configBytes = 1 << 10
+)
 
 const (
 	defaultSlots   = 100
@@ -58,14 +66,17 @@ func (h *Handlers) getSlots(w http.ResponseWriter, r *http.Request, p web.Params
 	if err != nil {
 		return err
 	}
+	if err := web.Keep(w, r, limit*slotBytes); err != nil {
+		return err
+	}
 	list, err := h.Scheduler.SlotsSince(r.Context(), from, limit)
 	if err != nil {
 		return err
 	}
-	answer := slotsAnswer{Slots: make([]storedSlot, len(list))}
-	for i, s := range list {
-		answer.Slots[i] = storedOf(s)
+	if err := web.Keep(w, r, len(list)*slotBytes); err != nil {
+		return err
 	}
+	answer := slotsAnswer{Slots: web.RowsOf(list, storedOf)}
 	if len(list) == limit {
 		last := list[limit-1]
 		answer.Next = cursor(slots.Position{CreatedUs: last.CreatedUs, ID: last.ID})
@@ -147,6 +158,9 @@ func (h *Handlers) getWindows(w http.ResponseWriter, r *http.Request, p web.Para
 		if from, err = parseTime("from", text); err != nil {
 			return err
 		}
+	}
+	if err := web.Keep(w, r, limit*windowBytes); err != nil {
+		return err
 	}
 	config, err := h.Scheduler.Config(r.Context(), p["config"])
 	if err != nil {

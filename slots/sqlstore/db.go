@@ -23,6 +23,9 @@ var _ slots.Store = (*DB)(nil)
 // Address returns what the URL that the store was opened with says.
 func (db *DB) Address() string { return db.sql.Address }
 
+// InProcess reports whether the database computes in this process, as SQLite does.
+func (db *DB) InProcess() bool { return db.sql.InProcess() }
+
 // Pool implements slots.Store.
 func (db *DB) Pool() slots.PoolStats { return slots.PoolStats(db.sql.Pool()) }
 

@@ -33,6 +33,10 @@ func TestMain(m *testing.M) {
 		floodChild(address)
 		return
 	}
+	if what := os.Getenv(envReaders); what != "" {
+		readersChild(what)
+		return
+	}
 	testenv.Main(m, func(root, dir string) (err error) {
 		if program = os.Getenv(envProgram); program == "" && !testing.Short() {
 			program, err = testenv.BuildHeadgate(root, dir)

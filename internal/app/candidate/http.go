@@ -1,7 +1,6 @@
 package candidate
 
 import (
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"time"
@@ -79,6 +78,5 @@ func (k *Candidate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(k.Compare(since, top)) // fails only if the client is gone
+	web.JSON(w, http.StatusOK, k.Compare(since, top))
 }

@@ -34,12 +34,13 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := newStream(conf)
+	s.keep = func(bytes int) bool { return web.KeepIn(r.Context(), bytes) }
 	if err := h.add(s); err != nil {
 		web.Error(w, http.StatusTooManyRequests, err.Error())
 		return
 	}
 	defer h.remove(s)
-	web.EndTurn(r.Context())
+	web.Yield(r.Context()) // for good
 	ctx, cancel := context.WithTimeout(r.Context(), period)
 	defer cancel()
 	h.log.Info("requests are captured by the admin API", "by", web.CallerOf(r.Context()), "for", period)

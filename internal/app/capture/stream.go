@@ -31,6 +31,28 @@ type stream struct {
 	dropped int64
 
 	pendingBytes int // of all of them, as pending.size says
+
+	// keep reports whether there is room in memory for so many bytes, which count from then on; nil: there is.
+	keep func(bytes int) bool
+	kept int // bytes that count
+}
+
+// keepStep is how many bytes a stream asks for at a time.
+const keepStep = 256 << 10
+
+// room reports whether there is room in memory for more. What is queued counts twice: as it is sent, more is queued.
+// The caller holds the lock.
+func (s *stream) room(more int) bool {
+	need := 2*(len(s.queue)+more) + s.pendingBytes
+	if s.keep == nil || need <= s.kept {
+		return true
+	}
+	need = (need/keepStep + 1) * keepStep
+	if !s.keep(need) {
+		return false
+	}
+	s.kept = need
+	return true
 }
 
 // A pending line is of a request in flight.
@@ -73,7 +95,7 @@ func (s *stream) see(a *ratelimit.Asked) {
 
 // add queues a line, or drops it. The caller holds the lock.
 func (s *stream) add(line []byte) {
-	if len(s.queue)+len(line) > maxQueued {
+	if len(s.queue)+len(line) > maxQueued || !s.room(len(line)) {
 		s.dropped++
 		return
 	}
@@ -92,7 +114,7 @@ func (s *stream) wait(holder string, p pending) {
 	if _, there := s.pending[holder]; there {
 		return
 	}
-	if len(s.pending) >= maxPending || s.pendingBytes+p.size(holder) > maxPendingBytes {
+	if len(s.pending) >= maxPending || s.pendingBytes+p.size(holder) > maxPendingBytes || !s.room(p.size(holder)) {
 		s.add(append(begin(nil, p.at), p.tail...))
 		return
 	}

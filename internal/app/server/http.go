@@ -43,8 +43,7 @@ func (s *server) openHTTP(ctx context.Context) error {
 	p := &sharedPaths{admin: admin, home: counters.Page(),
 		slots: first(s, func(a *addition) http.Handler { return a.api }),
 		page:  first(s, func(a *addition) http.Handler { return a.page })}
-	turns, ready := web.NewTurns(), web.Readiness{Draining: s.phase.draining.Load, Parts: s.parts}
-	s.metrics.Add(turns.Rows()...)
+	ready := web.Readiness{Draining: s.phase.draining.Load, Parts: s.parts}
 	api := 10*time.Second + s.conf.Slots.Scheduler.Timeout
 	conf := &s.conf.Admin
 	var adminTLS *certFiles
@@ -83,7 +82,8 @@ func (s *server) openHTTP(ctx context.Context) error {
 			}
 			l = tls.NewListener(l, over)
 		}
-		bounds := web.Bounds{Memory: s.bounds.pool, Stats: stats, HandshakeFailed: s.failures.failed(h.name), Turns: turns,
+		bounds := web.Bounds{Memory: s.bounds.pool, Stats: stats, HandshakeFailed: s.failures.failed(h.name), Turns: s.turns,
+			First:       isHealthCheck,
 			Connections: s.bounds.limit.Connections(maxHTTPConnections, otherConnection, httpFiles)}
 		s.https = append(s.https, &httpServer{name: h.name, listener: l, Server: bounds.NewServer(h.handler, h.write, s.log)})
 	}
@@ -103,6 +103,11 @@ func closeServers(list []*httpServer) {
 		}
 		_ = h.listener.Close() // in case it was never served
 	}
+}
+
+// isHealthCheck reports whether a request is one of those that an orchestrator makes: if they are late, it ends the process.
+func isHealthCheck(r *http.Request) bool {
+	return r.URL.Path == "/healthcheck" || r.URL.Path == "/readyz"
 }
 
 func (s *server) httpHandler(ready http.Handler) http.Handler {
@@ -141,7 +146,6 @@ func (p *sharedPaths) before(next http.Handler, has rooms) http.Handler {
 		switch path := r.URL.Path; {
 		case has.slots && p.slots != nil && (path == "/slots" || strings.HasPrefix(path, "/slots/") || strings.HasPrefix(path,
 			"/api/v1/")):
-			web.EndTurn(r.Context()) // it waits for a database
 			p.slots.ServeHTTP(w, r)
 		case has.admin && strings.HasPrefix(path, "/admin/"):
 			p.admin.ServeHTTP(w, r)
@@ -174,9 +178,9 @@ func (s *server) debugHandler() http.Handler {
 	}{
 		{"/debug/pprof/", "profiles of the process, and a list of them", pprof.Index},
 		{"/debug/pprof/cmdline", "the command line", pprof.Cmdline},
-		{"/debug/pprof/profile", "a profile of the CPU", pprof.Profile},
+		{"/debug/pprof/profile", "a profile of the CPU", withoutTurn(pprof.Profile)},
 		{"/debug/pprof/symbol", "names of addresses in profiles", pprof.Symbol},
-		{"/debug/pprof/trace", "a trace of the runtime", pprof.Trace},
+		{"/debug/pprof/trace", "a trace of the runtime", withoutTurn(pprof.Trace)},
 		{"/rlconfig", "the rules in force", s.writeRules},
 		{"/stats", "memory and command line of the process, from package expvar", writeVariables},
 	} {
@@ -191,6 +195,14 @@ func (s *server) debugHandler() http.Handler {
 	}
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, list) })
 	return mux
+}
+
+// withoutTurn is for a page that waits for most of its time.
+func withoutTurn(page http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		defer web.Yield(r.Context())()
+		page(w, r)
+	}
 }
 
 func (s *server) writeRules(w http.ResponseWriter, _ *http.Request) {

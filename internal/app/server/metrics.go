@@ -57,7 +57,7 @@ const buildName = "headgate_build_info"
 // Rows returns the table of what the server measures itself, for the documentation.
 func Rows() []metrics.Row {
 	return slices.Concat(new(fileMetrics).rows(), memoryRows(nil), handshake.NewFailures(nil).Rows(),
-		web.NewRefusals(nil).Rows(), web.NewTurns().Rows(), new(capture.Hub).Rows(), new(candidate.Candidate).Rows(),
+		web.NewRefusals(nil).Rows(), web.NewTurns().Rows(), []metrics.Row{web.NoMemory}, new(capture.Hub).Rows(), new(candidate.Candidate).Rows(),
 		new(statsd.Sender).Rows(),
 		[]metrics.Row{certRow(), new(settings.Log).Lost(),
 			metrics.Build(buildName, "")})
@@ -187,7 +187,8 @@ func certRow() metrics.Row {
 // addHTTP adds the metrics of the connections of a listener of HTTP.
 func (m *serverMetrics) addHTTP(name string, stats *web.Stats) {
 	m.Add(one(unary.Connections, name, stats.Open.Load), one(unary.Accepted, name, stats.Accepted.Value),
-		one(unary.Displaced, name, stats.Displaced.Value), one(unary.Timeouts, name, stats.Timeouts.Value))
+		one(unary.Displaced, name, stats.Displaced.Value), one(unary.Timeouts, name, stats.Timeouts.Value),
+		one(web.NoMemory, name, stats.NoMemory.Value))
 }
 
 // countHTTP counts the answers of a handler under transport.

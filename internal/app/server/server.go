@@ -36,6 +36,7 @@ type server struct {
 	additions []*addition
 
 	bounds *bounds
+	turns  *web.Turns // of requests over HTTP
 	certs  *certWatch
 
 	handshakes *handshake.Bounds // of all gRPC listeners
@@ -60,7 +61,8 @@ func Run(ctx context.Context, c Config) error {
 		phase:   newPhase(),
 	}
 	defer s.phase.endStreams()
-	s.bounds = newBounds(metrics)
+	s.bounds, s.turns = newBounds(metrics), web.NewTurns()
+	metrics.Add(s.turns.Rows()...)
 	s.certs = &certWatch{log: s.log, grpc: []string{s.conf.TLSCert, s.conf.ClientCA}}
 	metrics.Add(certRow(), c.Settings.Log.Lost())
 	if err := s.openGuard(); err != nil {

@@ -90,6 +90,9 @@ func openSlots(_ context.Context, of *server) (*addition, error) {
 	}
 	settings, counts := conf.Settings(), slots.NewMetrics()
 	settings.Log, settings.Metrics = log, counts
+	if db.InProcess() {
+		settings.Turn = of.turns.Borrow
+	}
 	if settings.Procedure && db.HadProcedure() {
 		log.Warn("PostgreSQL no longer has --slots-engine procedure: slots are assigned by tx, with the same results")
 		settings.Procedure = false

@@ -8,4 +8,5 @@
 //
 //   - how goroutines start, stop and report panics: background.go, log.go, metrics.go; go test
 //     ./internal/kit/background
+//   - how work gives back what others wait for: yield.go; go test ./internal/kit/web -run Turn
 package background

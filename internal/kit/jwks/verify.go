@@ -6,6 +6,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/headgate-rls/headgate/internal/kit/background"
 )
 
 // maxToken bounds tokens, in bytes.
@@ -45,7 +47,9 @@ func (v *Verifier) Verify(ctx context.Context, token string) (subject string, er
 		// A caller that leaves must not keep others from new keys.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*readTime)
 		defer cancel()
+		resume := background.Yield(ctx)
 		_ = v.refresh(ctx, retryIn) // it is logged
+		resume()
 		if v.keys.Load() == nil {
 			return "", ErrUnavailable
 		}

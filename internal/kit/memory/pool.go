@@ -79,5 +79,11 @@ func (a *Account) Grants(total int) bool {
 	return int64(total) <= a.Pool.FairShare()
 }
 
+// Spares reports whether the holder may keep that many bytes of what clients can go without sooner than others: while
+// all holders keep less than half of what is free, and else a little.
+func (a *Account) Spares(total int) bool {
+	return total <= reserve || a.Pool.used.Load()+a.Unknown(total) <= a.Pool.Free()/2
+}
+
 // Unknown is how many of that many bytes the pool does not know of.
 func (a *Account) Unknown(total int) int64 { return int64(total) - a.counted.Load() }

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/kit/background"
 )
 
 // A DB is a database: its dialect and its connections. It may be used from any goroutine.
@@ -86,9 +88,22 @@ func (db *DB) Close() error {
 // connection.
 func (db *DB) Returning() bool { return db.returning != nil && db.returning() }
 
+// InProcess reports whether the database computes in this process, as SQLite does.
+func (db *DB) InProcess() bool { return db.Dialect.inProcess }
+
+// yield is background.Yield, for a caller that goes on to wait for the database, unless that computes here.
+func (db *DB) yield(ctx context.Context) (resume func()) {
+	if db.Dialect.inProcess {
+		return func() {}
+	}
+	return background.Yield(ctx)
+}
+
 // Row runs a query for at most one row; ok is false if it returns no row.
 func (db *DB) Row(ctx context.Context, on Session, op string, q Query, to ...any) (ok bool, err error) {
+	resume := db.yield(ctx)
 	err = on.QueryRowContext(q.running(ctx), q.Text, q.Args...).Scan(to...)
+	resume()
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
@@ -97,7 +112,9 @@ func (db *DB) Row(ctx context.Context, on Session, op string, q Query, to ...any
 
 // Rows runs a query and calls each for every row.
 func (db *DB) Rows(ctx context.Context, on Session, op string, q Query, each func(*sql.Rows) error) error {
+	resume := db.yield(ctx) // until the first row is here: what comes then is computed
 	rows, err := on.QueryContext(q.running(ctx), q.Text, q.Args...)
+	resume()
 	if err != nil {
 		return db.Fail(ctx, op, err)
 	}
@@ -124,7 +141,9 @@ func All[T any](ctx context.Context, db *DB, on Session, op string, q Query,
 // Change runs a statement and returns how many rows it changed. If these are not as many as
 // the query says the error is of kind Failed.
 func (db *DB) Change(ctx context.Context, on Session, op string, q Query) (int64, error) {
+	resume := db.yield(ctx)
 	res, err := on.ExecContext(q.running(ctx), q.Text, q.Args...)
+	resume()
 	if err != nil {
 		return 0, db.Fail(ctx, op, err)
 	}
@@ -138,7 +157,9 @@ func (db *DB) Change(ctx context.Context, on Session, op string, q Query) (int64
 // Transact runs f in a transaction of its own, which is rolled back if f returns an error.
 // That error is returned as it is.
 func (db *DB) Transact(ctx context.Context, op string, f func(*sql.Tx) error) error {
+	resume := db.yield(ctx)
 	tx, err := db.Write.BeginTx(ctx, nil)
+	resume()
 	if err != nil {
 		return db.Fail(ctx, op, err)
 	}
@@ -151,6 +172,7 @@ func (db *DB) Transact(ctx context.Context, op string, f func(*sql.Tx) error) er
 	if err := f(tx); err != nil {
 		return err
 	}
+	defer db.yield(ctx)()
 	return db.Fail(ctx, op, tx.Commit())
 }
 

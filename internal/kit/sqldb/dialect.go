@@ -28,8 +28,9 @@ type Dialect struct {
 	// Clock is Now as a number of microseconds; empty: an owner's scripts make a function for that.
 	Clock string
 
-	number  string   // before the number of a placeholder; empty: they are ?
-	schemes []string // of its URLs, without "jdbc:"
+	inProcess bool     // it computes in this process: who waits for it computes
+	number    string   // before the number of a placeholder; empty: they are ?
+	schemes   []string // of its URLs, without "jdbc:"
 	// parse checks a URL, whose prefix "jdbc:" is gone, and gives it the Config's
 	// user name and password. It does not connect. Errors hold no password.
 	parse func(url string, c Config) (*source, error)

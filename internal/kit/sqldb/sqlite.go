@@ -21,6 +21,7 @@ import (
 // SQLite is a file, or memory, of this process. One connection writes.
 var SQLite = &Dialect{
 	Name:       "sqlite",
+	inProcess:  true,
 	Now:        sqliteNow,
 	Clock:      sqliteNow,
 	Instant:    func(us int64) any { return us },

@@ -27,6 +27,7 @@ type Tx struct {
 // Begin returns a transaction. It runs at the isolation of the session: READ COMMITTED, or
 // serially.
 func (db *DB) Begin(ctx context.Context, op string) (*Tx, error) {
+	defer db.yield(ctx)()
 	if db.Dialect.batch != nil {
 		conn, err := db.Write.Conn(ctx)
 		if err != nil {
@@ -55,6 +56,7 @@ func (t *Tx) Run(ctx context.Context, op string, queries ...Query) (answered boo
 	if t.tx != nil || t.conn == nil || t.begun {
 		return true, t.Change(ctx, op, queries...)
 	}
+	defer t.db.yield(ctx)()
 	answered, err = t.db.Dialect.batch(ctx, t.conn, append(t.beginning(), queries...))
 	return answered, t.db.Fail(ctx, op, err)
 }
@@ -75,6 +77,7 @@ func (t *Tx) Whole(ctx context.Context, op string, queries []Query) (answered bo
 
 // commitBatch ends a pipelined transaction by queries and a commit.
 func (t *Tx) commitBatch(ctx context.Context, op string, queries []Query) (answered bool, err error) {
+	defer t.db.yield(ctx)()
 	answered, err = t.db.Dialect.batch(ctx, t.conn, slices.Concat(queries, []Query{commit}))
 	if err != nil {
 		t.doubtful = !t.db.Dialect.meaning(err).undone
@@ -128,6 +131,7 @@ func (t *Tx) Commit(ctx context.Context, op string, last ...Query) error {
 			t.Rollback()
 			return err
 		}
+		defer t.db.yield(ctx)()
 		err := t.db.Fail(ctx, op, t.tx.Commit())
 		t.doubtful = err != nil
 		return err
@@ -140,6 +144,7 @@ func (t *Tx) Commit(ctx context.Context, op string, last ...Query) error {
 }
 
 func (t *Tx) commitStanding(ctx context.Context, op string, last Query) error {
+	defer t.db.yield(ctx)()
 	if _, err := t.tx.ExecContext(ctx, last.Text, last.Args...); err != nil {
 		t.doubtful = !t.db.Dialect.meaning(err).undone
 		err = t.db.Fail(ctx, op, err)

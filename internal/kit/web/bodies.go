@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"sync"
 
 	"github.com/headgate-rls/headgate/internal/kit/memory"
 )
@@ -21,24 +22,78 @@ const (
 	grown = 2
 )
 
-// boundBodies hands on requests whose bodies count in a pool.
-func boundBodies(pool *memory.Pool, next http.Handler) http.Handler {
+// boundBytes hands on requests whose bodies and answers count in a pool.
+func boundBytes(pool *memory.Pool, stats *Stats, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		k := &keeper{stats: stats, client: r.RemoteAddr, path: r.URL.Path}
+		k.account.Pool = pool
+		defer k.keep(0, 0)
 		if r.Body != nil && r.Body != http.NoBody {
-			c := &countedBody{ReadCloser: r.Body}
-			c.account.Pool = pool
-			defer c.giveBack()
-			r.Body = c
+			r.Body = &countedBody{ReadCloser: r.Body, of: k}
 		}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), keeperKey{}, k)))
 	})
+}
+
+// A keeper counts what the server keeps for a request as long as it is in flight.
+type keeper struct {
+	stats        *Stats
+	client, path string
+
+	mu           sync.Mutex
+	account      memory.Account
+	body, answer int // bytes that count
+}
+
+type keeperKey struct{}
+
+// keep counts the bytes.
+func (k *keeper) keep(body, answer int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.set(body, answer)
+}
+
+// set is keep; the caller holds the lock.
+func (k *keeper) set(body, answer int) {
+	before := k.account.Counted() > 0
+	k.body, k.answer = body, answer
+	if total := body + answer; total > 0 {
+		if !before {
+			k.account.Pool.Join()
+		}
+		k.account.Set(total)
+	} else if before {
+		k.account.Set(0)
+		k.account.Pool.Leave()
+	}
+}
+
+// grantsBody counts the bytes of a body, and reports whether there is room for them.
+func (k *keeper) grantsBody(n int) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	granted := k.account.Grants(n + k.answer)
+	k.set(n, k.answer)
+	return granted
+}
+
+// grantsAnswer counts the bytes of an answer, if there is room for them.
+func (k *keeper) grantsAnswer(n int) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if n > k.answer && !k.account.Spares(k.body+n) {
+		return false
+	}
+	k.set(k.body, n)
+	return true
 }
 
 // A countedBody is a body that counts as long as its request is in flight.
 type countedBody struct {
 	io.ReadCloser
-	account memory.Account
-	size    int // bytes read
+	of   *keeper
+	size int // bytes read
 }
 
 var errNoRoom = Refuse(http.StatusServiceUnavailable, "too many bytes of requests are in memory; try again later")
@@ -47,24 +102,11 @@ var errNoRoom = Refuse(http.StatusServiceUnavailable, "too many bytes of request
 func (c *countedBody) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)
 	c.size += n
-	if total := grown * (c.size - freeBody); total > 0 {
-		if c.account.Counted() == 0 {
-			c.account.Pool.Join()
-		}
-		granted := c.account.Grants(total)
-		c.account.Set(total)
-		if !granted {
-			return 0, errNoRoom
-		}
+	if total := grown * (c.size - freeBody); total > 0 && !c.of.grantsBody(total) {
+		c.of.refused("a body")
+		return 0, errNoRoom
 	}
 	return n, err
-}
-
-func (c *countedBody) giveBack() {
-	if c.account.Counted() > 0 {
-		c.account.Set(0)
-		c.account.Pool.Leave()
-	}
 }
 
 // decoding has a place for each large body that is decoded at a time: half of the CPUs are left to others.

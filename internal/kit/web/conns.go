@@ -3,6 +3,7 @@ package web
 import (
 	"container/list"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/metrics"
 )
 
@@ -71,10 +73,29 @@ func closeAtOnce(nc net.Conn) {
 	_ = nc.Close() // nothing can be done about it
 }
 
-// Stats count the connections of a server. They come from a [Stats.Listener].
+// Stats count the connections of a server, which come from a [Stats.Listener], and what was refused on them.
 type Stats struct {
-	Open                          atomic.Int64
-	Accepted, Displaced, Timeouts metrics.Counter
+	Open                                    atomic.Int64
+	Accepted, Displaced, Timeouts, NoMemory metrics.Counter
+
+	warnings atomic.Pointer[warnings] // of the server
+}
+
+// warnings are lines about clients, at most one a second for each message.
+type warnings struct {
+	log   *slog.Logger
+	limit background.LogLimits
+}
+
+// warn logs what clients have to blame themselves for.
+func (s *Stats) warn(message string, args ...any) {
+	w := s.warnings.Load()
+	if w == nil {
+		return
+	}
+	if ok, skipped := w.limit.Allow(message); ok {
+		w.log.Warn(message, append(args, "suppressed", skipped)...)
+	}
 }
 
 // Listener returns a listener whose connections are counted. It belongs below TLS.
@@ -91,15 +112,23 @@ func (l countedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	if sized, ok := nc.(interface{ SetWriteBuffer(bytes int) error }); ok {
+		_ = sized.SetWriteBuffer(sendBuffer) // else it has the system's size
+	}
 	return &countedConn{Conn: nc, stats: l.stats}, nil
 }
+
+// sendBuffer is how many bytes of an answer the system keeps for a client that does not read: it would keep some MiB
+// for each, which count as memory of the container.
+const sendBuffer = 32 << 10
 
 // A countedConn sees that its client is too slow: a deadline passes in the middle of a request or an answer.
 type countedConn struct {
 	net.Conn
 	stats *Stats
-	quiet atomic.Bool // no byte has come since the latest request ended
-	woken atomic.Bool // the deadline of reads only ends a read, or its end was counted
+	quiet atomic.Bool  // no byte has come since the latest request ended
+	woken atomic.Bool  // the deadline of reads only ends a read, or its end was counted
+	until atomic.Int64 // the server's deadline of writes, in Unix nanoseconds; 0: none
 }
 
 // Read implements [net.Conn].
@@ -114,11 +143,44 @@ func (c *countedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// stalledAfter is how long an answer may make no progress, because its client does not read it.
+const stalledAfter = 2 * time.Second
+
 // Write implements [net.Conn].
-func (c *countedConn) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
+func (c *countedConn) Write(p []byte) (n int, err error) {
+	for {
+		by, last := time.Now().Add(stalledAfter), false
+		if until := c.until.Load(); until != 0 && until <= by.UnixNano() {
+			by, last = time.Unix(0, until), true
+		}
+		_ = c.Conn.SetWriteDeadline(by) // if it fails, so does the write
+		var some int
+		some, err = c.Conn.Write(p[n:])
+		n += some
+		if some == 0 || last || !errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.stats.warn("a client does not read its answer over HTTP, and its connection is closed", "client",
+			c.RemoteAddr().String())
+	}
 	c.seen(err)
 	return n, err
+}
+
+// SetWriteDeadline implements [net.Conn].
+func (c *countedConn) SetWriteDeadline(t time.Time) error {
+	c.until.Store(0)
+	if !t.IsZero() {
+		c.until.Store(t.UnixNano())
+	}
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// SetDeadline implements [net.Conn].
+func (c *countedConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 func (c *countedConn) seen(err error) {

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
@@ -31,19 +30,41 @@ func ErrorOf(status int, message string) ErrorBody {
 	}
 }
 
-// JSON answers with the status and v, which must be something that can be
-// marshalled. Answers are of the moment: caches must not keep them.
+// JSON answers with the status and v, which must be something that can be marshalled. Lists in it are written row by
+// row. Answers are of the moment: caches must not keep them.
 func JSON(w http.ResponseWriter, status int, v any) {
-	data, err := json.Marshal(v)
-	if err != nil { // a mistake in our own types
-		status, data = http.StatusInternalServerError, []byte(`{}`)
+	begun := &statusWriter{w: w, status: status}
+	e := newEncoder(begun)
+	err := e.answer(v)
+	switch {
+	case err == nil || begun.err != nil: // if it cannot be written the client is gone
+	case e.sent: // a mistake in our own types, too late for another status
+		panic(http.ErrAbortHandler)
+	default:
+		begun.status = http.StatusInternalServerError
+		_, _ = begun.Write([]byte("{}\n")) // fails only if the client is gone
 	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(data, '\n')) // fails only if the client is gone
+}
+
+// A statusWriter sends the header of an answer in JSON with its first bytes.
+type statusWriter struct {
+	w      http.ResponseWriter
+	status int // 0 once it is sent
+	err    error
+}
+
+// Write implements io.Writer.
+func (s *statusWriter) Write(p []byte) (n int, err error) {
+	if s.status != 0 {
+		h := s.w.Header()
+		h.Set("Content-Type", "application/json")
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		s.w.WriteHeader(s.status)
+		s.status = 0
+	}
+	n, s.err = s.w.Write(p)
+	return n, s.err
 }
 
 // A RequestError says what is wrong with a request, and with which status to

@@ -17,7 +17,7 @@ import (
 func serveInTurns(t *testing.T, h func(w http.ResponseWriter, r *http.Request)) (*Turns, string) {
 	t.Helper()
 	turns := NewTurns()
-	turns.places = make(chan struct{}, 1)
+	turns.free = 1
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -26,6 +26,17 @@ func serveInTurns(t *testing.T, h func(w http.ResponseWriter, r *http.Request)) 
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return turns, l.Addr().String()
+}
+
+// allFree reports whether nobody has any of so many turns, or waits for one.
+func (t *Turns) allFree(n int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	waiting := 0
+	for i := range t.waiting {
+		waiting += t.waiting[i].Len()
+	}
+	return t.free == n && waiting == 0
 }
 
 // spin computes for a while.
@@ -70,8 +81,8 @@ func TestRequestsTakeTurns(t *testing.T) {
 	if n := most.Load(); n > 3 || turns.Waited.Value() == 0 {
 		t.Errorf("%d at a time, %d waited", n, turns.Waited.Value())
 	}
-	if n := len(turns.places); n != 0 {
-		t.Errorf("%d turns are not given back", n)
+	if !turns.allFree(1) {
+		t.Error("turns are not given back")
 	}
 }
 
@@ -86,7 +97,7 @@ func TestWhoWaitsKeepsNoTurn(t *testing.T) {
 		case "/body":
 			_, _ = io.ReadAll(r.Body)
 		case "/says":
-			EndTurn(r.Context())
+			Yield(r.Context())
 			<-gone
 		case "/silent":
 			<-gone
@@ -115,7 +126,7 @@ func TestWhoWaitsKeepsNoTurn(t *testing.T) {
 // TestRequestsWithoutATurnAreRefused and counted.
 func TestRequestsWithoutATurnAreRefused(t *testing.T) {
 	turns, address := serveInTurns(t, func(http.ResponseWriter, *http.Request) {})
-	turns.places <- struct{}{} // for good
+	turns.take(t.Context(), fresh) // for good
 	began := time.Now()
 	resp, err := http.Get("http://" + address)
 	if err != nil {

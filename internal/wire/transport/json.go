@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -20,6 +21,9 @@ const degradedHeader = "X-Headgate-Degraded"
 
 // maxJSON bounds a request in JSON, in which characters may be escaped.
 const maxJSON = 2 * messages.MaxMessageSize
+
+// descriptorBytes is what a descriptor keeps in memory until it is answered.
+const descriptorBytes = 1 << 10
 
 // JSONHandler answers RateLimitRequests in JSON, as the reference service's
 // /json does: 200 or 429 with a RateLimitResponse, 400 for a request that
@@ -44,17 +48,26 @@ func serveJSON(s *ratelimit.Service, w http.ResponseWriter, r *http.Request) rat
 		http.Error(w, err.Error(), status)
 		return ratelimit.CallInvalid
 	}
+	if err := web.Keep(w, r, len(req.Descriptors)*descriptorBytes); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return ratelimit.CallInvalid
+	}
 	var resp ratelimit.Response
 	readHeaders(s, &req, r.Header.Values)
-	if !s.Local() {
-		web.EndTurn(r.Context())
-	}
-	s.Decide(r.Context(), []*ratelimit.Request{&req}, []*ratelimit.Response{&resp})
+	decide(s, r.Context(), &req, &resp)
 	if r.Context().Err() != nil {
 		s.Abandon(&resp)
 	}
 	writeJSON(w, &resp)
 	return resp.Result()
+}
+
+// decide has the service decide. The turn of the request is given back where there is something to wait for.
+func decide(s *ratelimit.Service, ctx context.Context, req *ratelimit.Request, resp *ratelimit.Response) {
+	if !s.Local() {
+		defer web.Yield(ctx)()
+	}
+	s.Decide(ctx, []*ratelimit.Request{req}, []*ratelimit.Response{resp})
 }
 
 // readJSON reads a request. A text of three bytes can become a message of a hundred, so large bodies
