@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,7 +47,9 @@ type Config struct {
 	Services  string
 	HTTP      string
 	Debug     string
-	Metrics   string
+	// DebugHosts are names by which requests may address the debug port.
+	DebugHosts []string
+	Metrics    string
 
 	MetricsPath      string
 	ReferenceMetrics bool
@@ -225,6 +228,9 @@ func (c *Config) listenerSettings() []settings.Setting {
 		settings.Row("debug", &c.Debug, "127.0.0.1:6070",
 			"`address` of /metrics, /rlconfig, /stats and /debug/pprof/, which / lists; empty: disabled",
 			settings.Listens),
+		settings.Row("debug-host", &c.DebugHosts, nil,
+			"`name` by which requests may address the debug port, beside localhost and IP addresses; /metrics needs none; "+
+				"may be repeated", settings.Check(hostNames)),
 		settings.Row("metrics", &c.Metrics, "",
 			"`address` of /metrics alone; empty: the --debug address serves it", settings.Listens),
 		settings.Row("metrics-path", &c.MetricsPath, "/metrics", "`path` of the metrics", settings.Check(metricsPath)),
@@ -298,6 +304,18 @@ func (c *Config) answerSettings() []settings.Setting {
 				"everywhere"),
 	}
 }
+
+// hostNames checks --debug-host.
+func hostNames(names []string) error {
+	for _, name := range names {
+		if !hostName.MatchString(name) {
+			return fmt.Errorf("%q is no host name, such as headgate.internal; a port does not belong to it", name)
+		}
+	}
+	return nil
+}
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?$`)
 
 // leaseSecrets checks --lease-secret, whose parts are secrets.
 func leaseSecrets(v string) error {

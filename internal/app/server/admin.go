@@ -13,10 +13,11 @@ import (
 
 // openGuard makes the guard in front of admin paths.
 func (s *server) openGuard() (err error) {
-	c, refusals := &s.conf.Admin, web.NewRefusals(s.log)
-	s.metrics.Add(refusals.Rows()...)
+	c := &s.conf.Admin
+	s.refusals = web.NewRefusals(s.log)
+	s.metrics.Add(s.refusals.Rows()...)
 	g := web.GuardConfig{Token: c.Token, Named: c.Named, Networks: c.Prefixes(), ClientCertificates: c.ClientCA != "",
-		Refusals: refusals}
+		Refusals: s.refusals}
 	if c.JWKS != "" {
 		if g.Verify, err = openVerifier(s); err != nil {
 			return fmt.Errorf("--admin-jwks: %w", err)

@@ -3,12 +3,9 @@ package server
 import (
 	"context"
 	"crypto/tls"
-	"expvar"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"net/http/pprof"
 	"os"
 	"strings"
 	"time"
@@ -112,7 +109,8 @@ func isHealthCheck(r *http.Request) bool {
 
 func (s *server) httpHandler(ready http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/json", s.metrics.countHTTP("json", transport.JSONHandler(s.limits.service, s.metrics.requests("json"))))
+	json := transport.JSONHandler(s.limits.service, s.metrics.requests("json"))
+	mux.Handle("/json", s.metrics.countHTTP("json", web.SameSite(s.refusals, json)))
 	mux.HandleFunc("GET /healthcheck", func(w http.ResponseWriter, _ *http.Request) {
 		if s.phase.draining.Load() {
 			http.Error(w, "draining", http.StatusInternalServerError) // 500 as the reference service
@@ -167,54 +165,4 @@ func (s *server) metricsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+s.conf.MetricsPath, s.metrics.handler())
 	return mux
-}
-
-// debugHandler serves what only operators should see, and a list of it. The paths are those of envoyproxy/ratelimit.
-func (s *server) debugHandler() http.Handler {
-	mux, list := http.NewServeMux(), ""
-	for _, page := range []struct {
-		path, help string
-		handler    http.HandlerFunc
-	}{
-		{"/debug/pprof/", "profiles of the process, and a list of them", pprof.Index},
-		{"/debug/pprof/cmdline", "the command line", pprof.Cmdline},
-		{"/debug/pprof/profile", "a profile of the CPU", withoutTurn(pprof.Profile)},
-		{"/debug/pprof/symbol", "names of addresses in profiles", pprof.Symbol},
-		{"/debug/pprof/trace", "a trace of the runtime", withoutTurn(pprof.Trace)},
-		{"/rlconfig", "the rules in force", s.writeRules},
-		{"/stats", "memory and command line of the process, from package expvar", writeVariables},
-	} {
-		if page.path != s.conf.MetricsPath || s.conf.Metrics != "" {
-			mux.Handle(page.path, page.handler)
-			list += page.path + ": " + page.help + "\n"
-		}
-	}
-	if s.conf.Metrics == "" {
-		mux.Handle("GET "+s.conf.MetricsPath, s.metrics.handler())
-		list += s.conf.MetricsPath + ": metrics for Prometheus\n"
-	}
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, list) })
-	return mux
-}
-
-// withoutTurn is for a page that waits for most of its time.
-func withoutTurn(page http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		defer web.Yield(r.Context())()
-		page(w, r)
-	}
-}
-
-func (s *server) writeRules(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if describe := s.limits.rules.describe; describe != nil {
-		_ = describe(w) // the reader may be gone
-	}
-	_ = s.limits.service.Rules().Dump(w)
-}
-
-// writeVariables writes what package expvar knows, as envoyproxy/ratelimit does.
-func writeVariables(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	expvar.Do(func(v expvar.KeyValue) { fmt.Fprintf(w, "%s: %s\n", v.Key, v.Value) })
 }

@@ -193,7 +193,7 @@ func (m *serverMetrics) addHTTP(name string, stats *web.Stats) {
 
 // countHTTP counts the answers of a handler under transport.
 func (m *serverMetrics) countHTTP(transport string, h http.Handler) http.Handler {
-	for _, code := range []int{200, 400, 413, 429, 503} {
+	for _, code := range []int{200, 400, 403, 413, 429, 503} {
 		m.answers.Of(transport, strconv.Itoa(code))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

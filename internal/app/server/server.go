@@ -31,7 +31,9 @@ type server struct {
 	panics  *background.Reporter
 	phase   *phase
 	guard   *web.Guard // in front of admin paths
-	limits  *limits
+	// refusals are requests over HTTP that were not let in.
+	refusals *web.Refusals
+	limits   *limits
 
 	additions []*addition
 

@@ -107,7 +107,7 @@ func openSlots(_ context.Context, of *server) (*addition, error) {
 	}
 	of.metrics.Add(counts.Rows()...)
 	of.metrics.Add(slots.PoolRows(db.Pool)...)
-	api := handlers.API()
+	api := web.SameSite(of.refusals, handlers.API())
 	if conf.Auth {
 		api = of.guard.Wrap(api)
 	}

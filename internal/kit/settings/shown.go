@@ -46,22 +46,47 @@ func (p Program) Show(fs *pflag.FlagSet) (list []Shown) {
 			shown.Values, shown.Many = slices.Clone(many.GetSlice()), true
 		}
 		for i, v := range shown.Values {
-			switch {
-			case s.secret == inURL:
-				shown.Values[i] = hideInURL(v)
-			case s.secret == whole && v != "":
-				shown.Values[i] = hidden
-			}
+			shown.Values[i] = s.hide(v)
 		}
 		list = append(list, shown)
 	}
 	return list
 }
 
+// hide hides the secret in a value.
+func (s *Setting) hide(value string) string {
+	switch {
+	case s.secret == inURL:
+		return hideInURL(value)
+	case s.secret == whole && value != "":
+		return hidden
+	}
+	return value
+}
+
+// Hide returns the arguments of a command with the secrets of settings hidden.
+func (p Program) Hide(args []string) []string {
+	args = slices.Clone(args)
+	for _, s := range p.Rows {
+		if !s.HasSecret() {
+			continue
+		}
+		for i, arg := range args {
+			if value, ok := strings.CutPrefix(arg, "--"+s.Name+"="); ok {
+				args[i] = "--" + s.Name + "=" + s.hide(value)
+			} else if i > 0 && args[i-1] == "--"+s.Name {
+				args[i] = s.hide(arg)
+			}
+		}
+	}
+	return args
+}
+
 var secretParam = regexp.MustCompile(`(?i)([?&;][^=&;]*(?:password|secret|token)[^=&;]*=)[^&;]*`)
 
 // hideInURL hides the password of a URL, and parameters whose names say that they are secrets.
 func hideInURL(value string) string {
+	value = secretParam.ReplaceAllString(value, "${1}"+hidden)
 	scheme, rest, ok := strings.Cut(value, "://")
 	if !ok {
 		scheme, rest = "", value
@@ -80,5 +105,5 @@ func hideInURL(value string) string {
 	if ok {
 		scheme += "://"
 	}
-	return scheme + authority + secretParam.ReplaceAllString(query, "${1}"+hidden)
+	return scheme + authority + query
 }

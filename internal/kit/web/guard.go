@@ -117,7 +117,7 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 			return
 		}
 		if g.origin.Check(r) != nil {
-			refuse(http.StatusForbidden, "other site", "the request comes from a page of another site")
+			refuse(http.StatusForbidden, otherSite, otherSiteMessage)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller)))

@@ -8,8 +8,12 @@ import (
 
 // refusedRow is the metric of requests that guards refuse.
 var refusedRow = metrics.Row{Name: "headgate_admin_refused_total", Labels: metrics.Open("code", "reason"),
-	Help: "Requests to admin paths, and to those of slots with --slots-auth, that were refused: without a token or with " +
-		"a wrong one, from another network, or from a page of another site."}
+	Help: "Requests over HTTP that were refused: to admin paths, and to those of slots with --slots-auth, without a " +
+		"token or with a wrong one, or from another network; to these, to /json, slots and the debug port from a page of " +
+		"another site; to the debug port by a host name that is not in --debug-host."}
+
+// otherSite is why a request from a page of another site is refused.
+const otherSite = "other site"
 
 // refusalReasons are why guards refuse.
 var refusalReasons = []struct {
@@ -21,7 +25,8 @@ var refusalReasons = []struct {
 	{http.StatusUnauthorized, "bad JWT"},
 	{http.StatusServiceUnavailable, "unverified JWT"},
 	{http.StatusForbidden, "network"},
-	{http.StatusForbidden, "other site"},
+	{http.StatusForbidden, otherSite},
+	{http.StatusForbidden, "host"},
 }
 
 // Rows returns the table of the metrics.
