@@ -75,6 +75,10 @@ func Parse(rawURL string) (Config, error) {
 		return c, errors.New("want dynamodb://TABLE")
 	}
 	table, query, _ := strings.Cut(rest, "?")
+	if strings.Contains(query, "@") { // errors quote no part of a login
+		return c, errors.New("no parameter may hold an @: as endpoint, want the address of a server, such as " +
+			"http://localhost:8000")
+	}
 	if strings.Contains(table, "@") {
 		return c, errors.New("a URL of DynamoDB has no user and no password: credentials come from the environment, " +
 			"as the AWS SDK finds them")

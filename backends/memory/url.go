@@ -1,9 +1,11 @@
 package memory
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 )
 
 // Parse reads memory://?max_keys=N&max_leases=N&max_records=N. Each parameter
@@ -12,7 +14,10 @@ func Parse(rawURL string) (Config, error) {
 	var conf Config
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return conf, fmt.Errorf("not a URL: %w", err)
+		return conf, errors.New("it cannot be read as a URL; want memory:// with parameters after a ?")
+	}
+	if strings.Contains(rawURL, "@") {
+		return conf, errors.New("memory has no host, and nobody logs in to it: want memory:// with parameters after a ?")
 	}
 	bounds := map[string]*int{"max_keys": &conf.MaxKeys, "max_leases": &conf.MaxLeases, "max_records": &conf.MaxRecords}
 	for name, values := range u.Query() {

@@ -178,7 +178,7 @@ func Parse(rawURL string) (Config, error) {
 func parse(rawURL string) (Config, error) {
 	c := DefaultConfig()
 	name, rest, ok := strings.Cut(rawURL, "://")
-	if !ok {
+	if !ok || strings.ContainsAny(name, ":@/") { // not the scheme, and perhaps a part of a password
 		return c, errors.New("want SCHEME://HOST:PORT, such as redis://localhost:6379/0")
 	}
 	var found scheme
@@ -194,6 +194,9 @@ func parse(rawURL string) (Config, error) {
 			strings.Join(names, ", "))
 	}
 	c.Mode, c.TLS = found.mode, found.tls
+	if err := params.CheckLogin(rawURL, params.PathMay(found.unix), "sentinel_username", "sentinel_password"); err != nil {
+		return c, err
+	}
 	rest, query, _ := strings.Cut(rest, "?")
 	authority, path, _ := strings.Cut(rest, "/")
 	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
@@ -201,8 +204,6 @@ func parse(rawURL string) (Config, error) {
 			return c, err
 		}
 		authority = authority[i+1:]
-	} else if strings.Contains(path, "@") && !found.unix {
-		return c, errUnescaped
 	}
 	if found.unix {
 		if authority != "" || path == "" {
@@ -214,7 +215,7 @@ func parse(rawURL string) (Config, error) {
 		}
 	} else if err := c.setServers(authority, path); err != nil {
 		if strings.Contains(query, "@") {
-			return c, errUnescaped // what looks like a host may be half a password
+			return c, errHost // what looks like a host may be half a password
 		}
 		return c, err
 	}
@@ -224,7 +225,7 @@ func parse(rawURL string) (Config, error) {
 	return c, c.check()
 }
 
-var errUnescaped = errors.New("a / or ? in the user name or password must be written %2F or %3F")
+var errHost = errors.New("bad host or database; a / or ? in the user name or password must be written %2F or %3F")
 
 func (c *Config) setUser(user string) error {
 	name, password, _ := strings.Cut(user, ":")

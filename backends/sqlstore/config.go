@@ -56,6 +56,9 @@ func Parse(rawURL string) (Config, error) {
 		return c, fmt.Errorf("unknown scheme %q of a database for limits; want one of %s", scheme,
 			strings.Join(sqldb.Schemes(), ", "))
 	}
+	if err := sqldb.CheckLogin(rawURL); err != nil {
+		return c, err
+	}
 	address, query, _ := strings.Cut(rawURL, "?")
 	others, err := params.Take(query, []params.Row{
 		{Name: "commit", Set: c.setCommit},

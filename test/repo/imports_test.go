@@ -110,7 +110,8 @@ var rooms = []room{
 		"internal/kit/settings", "internal/kit/metrics/...", "internal/kit/web"},
 		why: "what both programs share has no database and no Redis"},
 
-	{dir: "internal/kit/sqldb/...", may: []string{"internal/kit/background", "internal/kit/certs", "internal/kit/spell"},
+	{dir: "internal/kit/sqldb/...", may: []string{"internal/kit/background", "internal/kit/certs", "internal/kit/params",
+		"internal/kit/spell"},
 		why: "databases know nothing of what is kept in them"},
 	{dir: "internal/kit/metrics/...", may: []string{}, why: "what collects metrics knows no feature"},
 	{dir: "internal/kit/jwks/...", may: []string{"internal/kit/background"},

@@ -165,7 +165,8 @@ func parseServer(text string, secure *bool) (s server, ok bool) {
 		return server{host: text}, text != "" && !strings.ContainsAny(text, "/@?#,")
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || strings.Contains(u.Host, ",") || scheme != "redis" && scheme != "rediss" {
+	if err != nil || strings.Contains(u.Path+u.RawQuery+u.Fragment, "@") || // a part of a password, which nobody may see
+		u.Host == "" || strings.Contains(u.Host, ",") || scheme != "redis" && scheme != "rediss" {
 		return s, false
 	}
 	*secure = *secure || scheme == "rediss"

@@ -82,12 +82,14 @@ func (p Program) Hide(args []string) []string {
 	return args
 }
 
-var secretParam = regexp.MustCompile(`(?i)([?&;][^=&;]*(?:password|secret|token)[^=&;]*=)[^&;]*`)
+var secretParam = regexp.MustCompile(`(?i)([?&;][^=&;]*(?:password|secret|token)[^=&;]*=)[^&]*`)
 
 // hideInURL hides the password of a URL, and parameters whose names say that they are secrets.
 func hideInURL(value string) string {
-	value = secretParam.ReplaceAllString(value, "${1}"+hidden)
 	scheme, rest, ok := strings.Cut(value, "://")
+	if strings.ContainsAny(strings.TrimPrefix(scheme, "jdbc:"), ":/@") { // :// is in the password
+		ok = false
+	}
 	if !ok {
 		scheme, rest = "", value
 	}
@@ -105,5 +107,5 @@ func hideInURL(value string) string {
 	if ok {
 		scheme += "://"
 	}
-	return scheme + authority + query
+	return secretParam.ReplaceAllString(scheme+authority+query, "${1}"+hidden)
 }

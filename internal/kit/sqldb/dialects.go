@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/headgate-rls/headgate/internal/kit/params"
 )
 
 // dialects are all that there are.
@@ -34,6 +36,22 @@ func Schemes() []string {
 	return all
 }
 
+// CheckLogin refuses a URL of which a part of the password would be taken for something else: see params.CheckLogin.
+func CheckLogin(rawURL string) error {
+	address := strings.TrimPrefix(rawURL, "jdbc:")
+	if strings.HasPrefix(address, "sqlite:") || strings.HasPrefix(address, "oracle:thin:") {
+		return nil // a file, and a form of its own
+	}
+	err := params.CheckLogin(address, params.HoldNoAt, "user", "password")
+	if err == nil && strings.Contains(address, "#") {
+		err = errors.New("a # in a password must be written %23")
+	}
+	if err != nil {
+		return fmt.Errorf("database url: %w", err)
+	}
+	return nil
+}
+
 // parse checks a Config without connecting. Errors name the field, and hold no password.
 func parse(c Config) (*Dialect, *source, error) {
 	if c.PoolMin < 0 || c.PoolMax < 0 || (c.PoolMax > 0 && c.PoolMin > c.PoolMax) {
@@ -48,6 +66,9 @@ func parse(c Config) (*Dialect, *source, error) {
 	d, err := dialectOf(scheme)
 	if err != nil {
 		return nil, nil, fmt.Errorf("database url: unknown scheme %q; want one of %s", scheme, strings.Join(Schemes(), ", "))
+	}
+	if err := CheckLogin(c.URL); err != nil {
+		return nil, nil, err
 	}
 	src, err := d.parse(address, c)
 	return d, src, err
