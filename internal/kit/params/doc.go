@@ -4,4 +4,6 @@
 // # To change it
 //
 //   - how parameters of URLs are read: params.go; go test ./internal/kit/params
+//   - which passwords in URLs are refused, so that no error quotes them: login.go; go test ./internal/app/server -run
+//     StoreURLs
 package params

@@ -78,3 +78,22 @@ func TestTakeLeavesOthers(t *testing.T) {
 		t.Errorf("a misspelt name passes: %v", err)
 	}
 }
+
+// TestCheckLogin: passwords with characters that end them are refused.
+func TestCheckLogin(t *testing.T) {
+	for url, ok := range map[string]bool{
+		"redis://h": true, "redis://u:p@h/0?x=1": true, "redis://u:p@ss@h": true, "redis://:p%2Fw@h": true,
+		"redis://h/0?login=a@b&x=1": true,
+		"redis://u:p/w@h":           false, "redis://u:p?w@h": false, "redis://:p@ss/w0rd@h": false, "redis://:p@ss?x=w0rd@h": false,
+		"redis://h/d@x": false, "redis://h/0?x=a@b": false,
+	} {
+		if err := CheckLogin(url, HoldNoAt, "login"); (err == nil) != ok {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	for url, ok := range map[string]bool{"unix:///r@x": true, "unix://:p@/r@x": true, "unix://:p/w@/r": false} {
+		if err := CheckLogin(url, HoldAt); (err == nil) != ok {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}

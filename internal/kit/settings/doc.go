@@ -5,5 +5,7 @@
 // # To change it
 //
 //   - how settings are read: setting.go, file.go and program.go; go test ./internal/kit/settings
+//   - how settings are shown without their secrets: shown.go; go test ./internal/app/config ./internal/app/server -run
+//     'Secrets|Hidden'
 //   - how the log is written, also if nobody reads it: common.go and logwriter.go; go test ./internal/kit/settings
 package settings
