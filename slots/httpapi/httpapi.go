@@ -41,6 +41,14 @@ type Handlers struct {
 	often background.LogLimit // of failures in the log: a batch may have a thousand
 }
 
+// What rows of lists keep in memory until they are written, in bytes.
+const (
+	slotBytes   = 512
+	windowBytes = 256
+	eventBytes  = 1 << 10 // of a batch, with what waits for its slot
+	configBytes = 1 << 10
+)
+
 // loggedPerSecond bounds the failures that the log has.
 const loggedPerSecond = 10
 

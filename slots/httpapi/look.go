@@ -42,14 +42,6 @@ type slotsAnswer struct {
 	Next  string   `json:"next,omitempty"` // if there may be more
 }
 
-// What rows of lists keep in memory until they are written, in bytes.
-const (
-	slotBytes   = 512
-	windowBytes = 256
-	eventBytes  = 1 << 10 // of a batch, with what waits for its slot
-	configBytes = 1 << 10
-)
-
 const (
 	defaultSlots   = 100
 	defaultWindows = 60

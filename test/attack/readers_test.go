@@ -64,7 +64,7 @@ func TestSlowReadersLeaveMemoryToOthers(t *testing.T) {
 	health.inTime(t)
 }
 
-// TestReadersOfListsLeaveTurnsToOthers: eight clients that read lists as fast as they come, with a store in this process
+// TestReadersOfListsLeaveTurnsToOthers: eight clients that read lists as fast as they come, with a store in its process
 // and with one outside.
 func TestReadersOfListsLeaveTurnsToOthers(t *testing.T) {
 	if testing.Short() {

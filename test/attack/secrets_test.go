@@ -29,18 +29,17 @@ var secretValues = map[string]struct {
 	with  []string
 }{
 	"backend":            {value: "redis://:" + marker + "@127.0.0.1:1"},
-	"backend-per-second": {value: "redis://:" + marker + "@127.0.0.1:1", with: []string{"--backend", "redis://127.0.0.1:1"}},
+	"backend-per-second": {value: "redis://:" + marker + "@127.0.0.1:1",
+		with: []string{"--backend", "redis://127.0.0.1:1"}},
 	"policies":           {value: "postgres://u:" + marker + "@127.0.0.1:1/d"},
 	"policies-password":  {value: marker, with: []string{"--policies", "postgres://u@127.0.0.1:1/d"}},
 	"slots":              {value: "postgres://u:" + marker + "@127.0.0.1:1/d"},
 	"slots-password":     {value: marker, with: []string{"--slots", "postgres://u@127.0.0.1:1/d"}},
 	"xds-header":         {value: "authorization: " + marker, with: []string{"--xds", "127.0.0.1:1", "--xds-wait", "0s"}},
-	"admin-jwks": {value: "https://127.0.0.1:1/keys?token=" + marker,
-		with: []string{"--admin-jwt-issuer", "https://issuer.example", "--admin-jwt-audience", "headgate"}},
 }
 
-// TestNothingTellsSecrets: each secret of the table of settings, as a flag and as a variable, is in no endpoint, no line
-// of the log, and not in what commands print.
+// TestNothingTellsSecrets: each secret of the table of settings, as a flag and as a variable, is in no endpoint, no
+// line of the log, and not in what commands print.
 func TestNothingTellsSecrets(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs headgate often")

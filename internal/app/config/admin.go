@@ -136,7 +136,7 @@ func (c *Admin) jwtSettings() []settings.Setting {
 			"`file or https URL` with the public keys (JWKS) of JWTs that do in the place of a token, signed by "+
 				"RS256, ES256 or EdDSA",
 			settings.Want(complete, "needs --admin-jwt-issuer and --admin-jwt-audience, and the other way round"),
-			settings.Check(jwksSource), settings.URLWithSecret),
+			settings.Check(jwksSource)),
 		settings.Row("admin-jwt-issuer", &c.Issuer, "",
 			"`issuer` (iss) that such JWTs must have",
 			settings.Want(complete, "needs --admin-jwks and --admin-jwt-audience")),

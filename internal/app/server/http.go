@@ -102,7 +102,7 @@ func closeServers(list []*httpServer) {
 	}
 }
 
-// isHealthCheck reports whether a request is one of those that an orchestrator makes: if they are late, it ends the process.
+// isHealthCheck reports whether a request is one that an orchestrator makes: if it is late, the process is ended.
 func isHealthCheck(r *http.Request) bool {
 	return r.URL.Path == "/healthcheck" || r.URL.Path == "/readyz"
 }

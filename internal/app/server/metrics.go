@@ -57,9 +57,9 @@ const buildName = "headgate_build_info"
 // Rows returns the table of what the server measures itself, for the documentation.
 func Rows() []metrics.Row {
 	return slices.Concat(new(fileMetrics).rows(), memoryRows(nil), handshake.NewFailures(nil).Rows(),
-		web.NewRefusals(nil).Rows(), web.NewTurns().Rows(), []metrics.Row{web.NoMemory}, new(capture.Hub).Rows(), new(candidate.Candidate).Rows(),
+		web.NewRefusals(nil).Rows(), web.NewTurns().Rows(), new(capture.Hub).Rows(), new(candidate.Candidate).Rows(),
 		new(statsd.Sender).Rows(),
-		[]metrics.Row{certRow(), new(settings.Log).Lost(),
+		[]metrics.Row{web.NoMemory, certRow(), new(settings.Log).Lost(),
 			metrics.Build(buildName, "")})
 }
 

@@ -15,7 +15,8 @@ var storeURLs = []string{
 	"redis://:PASSWORD@127.0.0.1:1/0", "redis://u:PASSWORD@h", "rediss://u:PASSWORD@h:1?timeout=1s",
 	"redis+sentinel://u:PASSWORD@a,b/m", "redis+sentinel://a,b/m?sentinel_password=PASSWORD",
 	"redis+cluster://:PASSWORD@a:1,b:2", "rediss+cluster://:PASSWORD@a", "unix://:PASSWORD@/tmp/s",
-	"postgres://u:PASSWORD@h/d", "postgresql://u:PASSWORD@a,b:2/d?sslmode=disable", "postgres://h/d?user=u&password=PASSWORD",
+	"postgres://u:PASSWORD@h/d", "postgresql://u:PASSWORD@a,b:2/d?sslmode=disable",
+	"postgres://h/d?user=u&password=PASSWORD",
 	"jdbc:postgresql://u:PASSWORD@h:1/d", "jdbc:postgresql://h/d?password=PASSWORD&user=u",
 	"mysql://u:PASSWORD@h/d", "mariadb://u:PASSWORD@a,b/d?tls=true", "mysql://h/d?user=u&password=PASSWORD",
 	"oracle://u:PASSWORD@h/s", "jdbc:oracle:thin:u/PASSWORD@h:1:S", "jdbc:oracle:thin:u/PASSWORD@//h:1/s",
@@ -30,7 +31,8 @@ const firstPart, lastPart = "mArKeRa", "mErKeRb"
 func FuzzStoreURLs(f *testing.F) {
 	for i := range storeURLs {
 		for _, middle := range []string{"", "/", "?", "#", "@", ":", "%", "%zz", "[", "]", " ", "&", "\\", ";", ",", "\x00", "://", "@/",
-			"@h/", "@h?", "@h#", "/@", "@h:1/0?x=", "?password=", "1/", "ä", "\"", "'", "+", "=", "@h/d?sslmode=", "@:1/d?a&",
+			"@h/", "@h?", "@h#", "/@", "@h:1/0?x=", "?password=", "1/", "ä", "\"", "'", "+", "=", "@h/d?sslmode=",
+			"@:1/d?a&",
 			"@[", "@h:x/", "%2F@%", "@a,b/", "///", "?#", "#?", "@h/0?timeout=", "?timeout=", "?user=", "'='"} {
 			f.Add(uint8(i), middle, "")
 			f.Add(uint8(i), middle, "?x=1")

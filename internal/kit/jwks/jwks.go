@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -141,16 +140,12 @@ func (v *Verifier) read(ctx context.Context) ([]jose.JSONWebKey, error) {
 	}
 	req.Header.Set("Accept", "application/jwk-set+json, application/json")
 	resp, err := v.client.Do(req)
-	where := req.URL.Scheme + "://" + req.URL.Host + req.URL.EscapedPath() // a parameter may be a secret
-	if of, ok := errors.AsType[*url.Error](err); ok {
-		return nil, fmt.Errorf("%s: %w", where, of.Err)
-	}
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %s", where, resp.Status)
+		return nil, fmt.Errorf("%s answers %s", v.conf.Source, resp.Status)
 	}
-	return parse(where, resp.Body)
+	return parse(v.conf.Source, resp.Body)
 }

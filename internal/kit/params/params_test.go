@@ -84,8 +84,8 @@ func TestCheckLogin(t *testing.T) {
 	for url, ok := range map[string]bool{
 		"redis://h": true, "redis://u:p@h/0?x=1": true, "redis://u:p@ss@h": true, "redis://:p%2Fw@h": true,
 		"redis://h/0?login=a@b&x=1": true,
-		"redis://u:p/w@h":           false, "redis://u:p?w@h": false, "redis://:p@ss/w0rd@h": false, "redis://:p@ss?x=w0rd@h": false,
-		"redis://h/d@x": false, "redis://h/0?x=a@b": false,
+		"redis://u:p/w@h":           false, "redis://u:p?w@h": false, "redis://:p@ss/w0rd@h": false,
+		"redis://:p@ss?x=w0rd@h": false, "redis://h/d@x": false, "redis://h/0?x=a@b": false,
 	} {
 		if err := CheckLogin(url, HoldNoAt, "login"); (err == nil) != ok {
 			t.Errorf("%s: %v", url, err)

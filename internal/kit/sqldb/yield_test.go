@@ -30,7 +30,8 @@ func TestOnlyServersAreWaitedFor(t *testing.T) {
 				times, away = times+1, true
 				return func() { away = false }
 			})
-			many := sqldb.Query{Text: "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) SELECT i FROM n"}
+			many := sqldb.Query{Text: "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) " +
+				"SELECT i FROM n"}
 			var one int
 			for kind, run := range map[string]func() error{
 				"rows": func() error {

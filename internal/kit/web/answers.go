@@ -37,6 +37,8 @@ func KeepIn(ctx context.Context, bytes int) bool {
 // refused notes that there is no room for something of the request.
 func (k *keeper) refused(what string) {
 	k.stats.NoMemory.Inc()
-	k.stats.warn("no room in memory for "+what+" over HTTP", "client", k.client, "path", printable(k.path), "keep_mib",
-		k.account.Pool.Used()>>20)
+	if log, suppressed := k.stats.warning(isFull); log != nil {
+		log.Warn("no room in memory for a request over HTTP", "for", what, "client", k.client, "path", printable(k.path),
+			"keep_mib", k.account.Pool.Used()>>20, "suppressed", suppressed)
+	}
 }

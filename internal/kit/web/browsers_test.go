@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestPagesOfOtherSites: what browsers send for a page of another site is refused, of a port without a token whatever it
-// asks, else where it changes something; programs, and pages of the port itself, pass.
+// TestPagesOfOtherSites: what browsers send for a page of another site is refused, of a port without a token whatever
+// it asks, else where it changes something; programs, and pages of the port itself, pass.
 func TestPagesOfOtherSites(t *testing.T) {
 	refusals := NewRefusals(slog.New(slog.DiscardHandler))
 	done := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
@@ -62,7 +62,8 @@ func TestPagesOfOtherSites(t *testing.T) {
 			}
 		}
 	}
-	if a, b := refusals.counters.Of("403", otherSite).Value(), refusals.counters.Of("403", "host").Value(); a != 11 || b != 4 {
+	a, b := refusals.counters.Of("403", otherSite).Value(), refusals.counters.Of("403", "host").Value()
+	if a != 11 || b != 4 {
 		t.Errorf("%d from other sites and %d by other names are counted", a, b)
 	}
 	r := httptest.NewRequest("GET", "http://evil.example/", nil)

@@ -17,15 +17,25 @@ import (
 
 // conns bounds the connections of a server. When there are too many, the one closes whose latest
 // request, or the end of it, is the longest ago. So connections that wait make room for those that
-// are used, and no number of them keeps others out, such as health checks.
+// are used, and no number of them keeps others out, such as health checks. Where many come at once, each has a moment to
+// be answered: the next are accepted after it.
 type conns struct {
 	most  int
 	stats *Stats
 
 	mu   sync.Mutex
-	list list.List // of net.Conn, by when they changed; the latest last
+	list list.List // of changedConn, by when they changed; the latest last
 	at   map[net.Conn]*list.Element
 }
+
+// A changedConn is a connection, and when it changed.
+type changedConn struct {
+	net.Conn
+	at time.Time
+}
+
+// leastLife is how long a connection has at least before it makes room for another.
+const leastLife = 50 * time.Millisecond
 
 func newConns(most int, stats *Stats) *conns {
 	return &conns{most: most, stats: stats, at: map[net.Conn]*list.Element{}}
@@ -34,35 +44,37 @@ func newConns(most int, stats *Stats) *conns {
 // changed is the server's ConnState.
 func (c *conns) changed(nc net.Conn, state http.ConnState) {
 	c.stats.note(nc, state)
-	if oldest := c.note(nc, state); oldest != nil {
+	if oldest := c.note(nc, state); oldest.Conn != nil {
+		time.Sleep(time.Until(oldest.at.Add(leastLife))) // nothing is accepted meanwhile
 		c.stats.Displaced.Inc()
-		closeAtOnce(oldest)
+		closeAtOnce(oldest.Conn)
 	}
 }
 
-// note records the new state of a connection, and returns the one that has to close, nil if none has.
-func (c *conns) note(nc net.Conn, state http.ConnState) (oldest net.Conn) {
+// note records the new state of a connection, and returns the one that has to close, if one has.
+func (c *conns) note(nc net.Conn, state http.ConnState) (oldest changedConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch at := c.at[nc]; {
 	case state == http.StateNew:
-		c.at[nc] = c.list.PushBack(nc)
+		c.at[nc] = c.list.PushBack(changedConn{nc, time.Now()})
 	case at == nil: // it is closed for others
 	case state == http.StateClosed || state == http.StateHijacked:
 		c.drop(at)
 	default:
+		at.Value = changedConn{nc, time.Now()}
 		c.list.MoveToBack(at)
 	}
 	if c.list.Len() <= c.most {
-		return nil
+		return changedConn{}
 	}
 	return c.drop(c.list.Front())
 }
 
-func (c *conns) drop(at *list.Element) net.Conn {
-	nc := c.list.Remove(at).(net.Conn)
-	delete(c.at, nc)
-	return nc
+func (c *conns) drop(at *list.Element) changedConn {
+	dropped := c.list.Remove(at).(changedConn)
+	delete(c.at, dropped.Conn)
+	return dropped
 }
 
 // closeAtOnce closes a connection without TLS's farewell, which may have to wait for the client.
@@ -87,15 +99,24 @@ type warnings struct {
 	limit background.LogLimits
 }
 
-// warn logs what clients have to blame themselves for.
-func (s *Stats) warn(message string, args ...any) {
+// Why lines about clients are logged.
+const (
+	isFull   = "there is no room in memory"
+	isUnread = "an answer is not read"
+)
+
+// warning returns the log of a line about a client, and how many such lines were suppressed before; nil: it is
+// suppressed, too.
+func (s *Stats) warning(why string) (log *slog.Logger, suppressed int64) {
 	w := s.warnings.Load()
 	if w == nil {
-		return
+		return nil, 0
 	}
-	if ok, skipped := w.limit.Allow(message); ok {
-		w.log.Warn(message, append(args, "suppressed", skipped)...)
+	ok, suppressed := w.limit.Allow(why)
+	if !ok {
+		return nil, 0
 	}
+	return w.log, suppressed
 }
 
 // Listener returns a listener whose connections are counted. It belongs below TLS.
@@ -162,8 +183,10 @@ func (c *countedConn) Write(p []byte) (n int, err error) {
 		}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		c.stats.warn("a client does not read its answer over HTTP, and its connection is closed", "client",
-			c.RemoteAddr().String())
+		if log, suppressed := c.stats.warning(isUnread); log != nil {
+			log.Warn("a client does not read its answer over HTTP, and its connection is closed", "client",
+				c.RemoteAddr().String(), "suppressed", suppressed)
+		}
 	}
 	c.seen(err)
 	return n, err

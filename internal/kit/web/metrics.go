@@ -34,8 +34,8 @@ func (r *Refusals) Rows() []metrics.Row { return []metrics.Row{r.row} }
 
 // NoMemory counts the bodies and answers that a listener has no room for.
 var NoMemory = metrics.Row{Name: "headgate_http_no_memory_total", Kind: metrics.IsCounter,
-	Labels: metrics.Open("transport"), Help: "Bodies and answers over HTTP that there was no room in memory for, whose requests " +
-		"got 503, and lines of captures, which were dropped."}
+	Labels: metrics.Open("transport"), Help: "Bodies and answers over HTTP that there was no room in memory for, whose " +
+		"requests got 503, and lines of captures, which were dropped."}
 
 // Rows returns the table of the metrics.
 func (t *Turns) Rows() []metrics.Row {
