@@ -199,7 +199,7 @@ func readersChild(what string) {
 	how, address, _ := strings.Cut(what, " ")
 	n, read := 8, readAll
 	if how == "slow" {
-		n, read = size(1248, 10_000), readSlowly
+		n, read = 1248, readSlowly
 	}
 	lasts := size(8*time.Second, time.Minute)
 	end := time.Now().Add(lasts)
