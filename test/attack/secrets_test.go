@@ -28,14 +28,14 @@ var secretValues = map[string]struct {
 	value string
 	with  []string
 }{
-	"backend":            {value: "redis://:" + marker + "@127.0.0.1:1"},
+	"backend": {value: "redis://:" + marker + "@127.0.0.1:1"},
 	"backend-per-second": {value: "redis://:" + marker + "@127.0.0.1:1",
 		with: []string{"--backend", "redis://127.0.0.1:1"}},
-	"policies":           {value: "postgres://u:" + marker + "@127.0.0.1:1/d"},
-	"policies-password":  {value: marker, with: []string{"--policies", "postgres://u@127.0.0.1:1/d"}},
-	"slots":              {value: "postgres://u:" + marker + "@127.0.0.1:1/d"},
-	"slots-password":     {value: marker, with: []string{"--slots", "postgres://u@127.0.0.1:1/d"}},
-	"xds-header":         {value: "authorization: " + marker, with: []string{"--xds", "127.0.0.1:1", "--xds-wait", "0s"}},
+	"policies":          {value: "postgres://u:" + marker + "@127.0.0.1:1/d"},
+	"policies-password": {value: marker, with: []string{"--policies", "postgres://u@127.0.0.1:1/d"}},
+	"slots":             {value: "postgres://u:" + marker + "@127.0.0.1:1/d"},
+	"slots-password":    {value: marker, with: []string{"--slots", "postgres://u@127.0.0.1:1/d"}},
+	"xds-header":        {value: "authorization: " + marker, with: []string{"--xds", "127.0.0.1:1", "--xds-wait", "0s"}},
 }
 
 // TestNothingTellsSecrets: each secret of the table of settings, as a flag and as a variable, is in no endpoint, no

@@ -17,8 +17,8 @@ import (
 
 // conns bounds the connections of a server. When there are too many, the one closes whose latest
 // request, or the end of it, is the longest ago. So connections that wait make room for those that
-// are used, and no number of them keeps others out, such as health checks. Where many come at once, each has a moment to
-// be answered: the next are accepted after it.
+// are used, and no number of them keeps others out, such as health checks. Where many come at once, each has a moment
+// to be answered: the next are accepted after it.
 type conns struct {
 	most  int
 	stats *Stats

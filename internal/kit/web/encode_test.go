@@ -52,7 +52,10 @@ func TestAnswersAreAsMarshalled(t *testing.T) {
 	for _, v := range []any{
 		nil, 1, "text", []row{}, many, map[string]int{"a": 1}, struct{}{}, &row{}, (*row)(nil), time.Unix(0, 0).UTC(),
 		everything{}, &everything{
-			embedded: embedded{"<name>", []string{"a"}}, List: many, None: many[:1], Bytes: []byte("abc"), Raw: json.RawMessage(` {"a": [1, 2]}`), Any: []any{1, "b", nil, row{}}, Map: map[string][]int{"k": {1}},
+			embedded: embedded{"<name>", []string{"a"}},
+			List:     many, None: many[:1], Bytes: []byte("abc"),
+			Raw: json.RawMessage(` {"a": [1, 2]}`),
+			Any: []any{1, "b", nil, row{}}, Map: map[string][]int{"k": {1}},
 			At: time.Unix(1, 2).UTC(), Never: time.Unix(3, 4).UTC(), Pointer: &row{}, private: "p", Hidden: "h", Last: 1.5,
 			Made: RowsOf(many, func(r row) row { return r })},
 		struct {
