@@ -30,8 +30,8 @@ const firstPart, lastPart = "mArKeRa", "mErKeRb"
 // the password, and however wrong the URL is.
 func FuzzStoreURLs(f *testing.F) {
 	for i := range storeURLs {
-		for _, middle := range []string{"", "/", "?", "#", "@", ":", "%", "%zz", "[", "]", " ", "&", "\\", ";", ",", "\x00", "://", "@/",
-			"@h/", "@h?", "@h#", "/@", "@h:1/0?x=", "?password=", "1/", "ä", "\"", "'", "+", "=", "@h/d?sslmode=",
+		for _, middle := range []string{"", "/", "?", "#", "@", ":", "%", "%zz", "[", "]", " ", "&", "\\", ";", ",", "\x00",
+			"://", "@/", "@h/", "@h?", "@h#", "/@", "@h:1/0?x=", "?password=", "1/", "ä", "\"", "'", "+", "=", "@h/d?sslmode=",
 			"@:1/d?a&",
 			"@[", "@h:x/", "%2F@%", "@a,b/", "///", "?#", "#?", "@h/0?timeout=", "?timeout=", "?user=", "'='"} {
 			f.Add(uint8(i), middle, "")
