@@ -94,7 +94,32 @@ var (
 	// ErrCorrupt: the store answered something that no version of headgate
 	// writes: foreign data under a key, or a failing script.
 	ErrCorrupt = errors.New("backend state is not headgate's")
+	// ErrLater: a later version of headgate has written what is under a key, in a format that this one cannot read.
+	// Nothing was recorded. It is also ErrCorrupt, as nothing can be done with either, and [limit.ErrLater].
+	ErrLater error = later{}
 )
+
+// Formats numbers the formats in which stores keep counters. A version that writes what the one before cannot read has
+// a larger number, and marks what it writes as docs/formats.md says.
+const Formats = 1
+
+type later struct{}
+
+func (later) Error() string   { return limit.ErrLater.Error() }
+func (later) Unwrap() []error { return []error{ErrCorrupt, limit.ErrLater} }
+
+// Unreadable returns the error of a request that meets a state which cannot be read, because of err.
+func Unreadable(err error) error {
+	if errors.Is(err, limit.ErrLater) {
+		return laterState{err}
+	}
+	return fmt.Errorf("%w: %w: %w", ErrCorrupt, ErrNotApplied, err)
+}
+
+// A laterState is an error that says ErrLater by its own words.
+type laterState struct{ error }
+
+func (e laterState) Unwrap() []error { return []error{ErrLater, ErrNotApplied, e.error} }
 
 // Atomicity says how much of a request is decided and recorded in one step
 // with respect to other calls.

@@ -29,6 +29,10 @@ type Registry interface {
 // A Row is an entry of a table.
 type Row struct{ Key, Value string }
 
+// LaterRow reports whether a row's value has the mark of a later version, whose rest this one cannot read: it begins
+// with a byte that no text begins with. See docs/formats.md.
+func LaterRow(value string) bool { return value != "" && value[0] >= 0x80 }
+
 // Bounds of a Registry. Beyond MaxRowLen, and for an empty key, Put and Claim
 // return ErrInvalid and store nothing.
 const (

@@ -17,9 +17,13 @@ import (
 //	number of remembered ends, ascending; of each: score less the one before's, holder
 //
 // A holder is its length and its bytes. After the last list of which there is
-// anything the form ends. A reader that does not know the version reports an
-// error.
+// anything the form ends. A later form has a larger version, which a reader that
+// does not know it reports as [ErrLater].
 const stateVersion = 1
+
+// ErrLater is of anything that a later version of headgate has written in a form that this one cannot read. Each such
+// form has a mark that says so: see docs/formats.md.
+var ErrLater = errors.New("written by a later version of headgate, in a format that this version cannot read")
 
 // Bounds of the binary form, in bytes. A state of FixedWindow, SlidingWindow or
 // TokenBucket has no more than MaxFiguresSize. One of SlidingLog has
@@ -114,7 +118,10 @@ func appendHolders(b []byte, list []queued) []byte {
 // result is a state or an error, and takes memory in proportion to len(data). It
 // keeps no part of data. After an error s is unchanged.
 func (s *State) UnmarshalBinary(data []byte) error {
-	if len(data) == 0 || data[0] != stateVersion {
+	switch {
+	case len(data) > 0 && data[0] > stateVersion:
+		return fmt.Errorf("%w: a state of version %d, and not of %d", ErrLater, data[0], stateVersion)
+	case len(data) == 0 || data[0] < stateVersion:
 		return fmt.Errorf("%w of version %d", errState, stateVersion)
 	}
 	d := decoder{data: data[1:]}

@@ -2,6 +2,7 @@ package limit
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -112,7 +113,9 @@ func TestDamagedStatesAreRefused(t *testing.T) {
 	good, _ := s.AppendBinary(nil)
 	bad := map[string][]byte{
 		"nothing":         nil,
-		"another version": append([]byte{stateVersion + 1}, good[1:]...),
+		"version 0":       append([]byte{stateVersion - 1}, good[1:]...),
+		"a later version": append([]byte{stateVersion + 1}, good[1:]...),
+		"the last one":    {0xff},
 		"cut off":         good[:len(good)-1],
 		"too long":        append(bytes.Clone(good), 0, 0, 0, 0),
 		"sum of a log":    {stateVersion, 0, 3, 0, 1, 1, 2},
@@ -125,8 +128,12 @@ func TestDamagedStatesAreRefused(t *testing.T) {
 	}
 	for name, data := range bad {
 		kept := s
-		if err := kept.UnmarshalBinary(data); err == nil || !reflect.DeepEqual(kept, s) {
+		err := kept.UnmarshalBinary(data)
+		if err == nil || !reflect.DeepEqual(kept, s) {
 			t.Errorf("%s: %v, state %+v", name, err, kept)
+		}
+		if later := len(data) > 0 && data[0] > stateVersion; errors.Is(err, ErrLater) != later {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

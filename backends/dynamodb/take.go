@@ -137,7 +137,7 @@ func (b *Backend) decideOnce(ctx context.Context, asks []ask) {
 		var rest []ask
 		for _, a := range asks {
 			if err := d.bad.Of(a.req); err != nil {
-				a.out.Fail(backends.Failed(backends.ErrCorrupt, err, false))
+				a.out.Fail(backends.Unreadable(err))
 			} else {
 				rest = append(rest, a)
 			}

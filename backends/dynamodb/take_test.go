@@ -21,7 +21,10 @@ func TestForeignItems(t *testing.T) {
 		{attrVersion: integer(0), attrWriter: binaryValue("w"), attrState: binaryValue("\x01\x00\x00\x00")},
 		{attrVersion: binaryValue("one"), attrWriter: binaryValue("w"), attrState: binaryValue("\x01\x00\x00\x00")},
 		{attrVersion: integer(1), attrState: binaryValue("\x01\x00\x00\x00")},
+		{attrVersion: integer(1), attrWriter: binaryValue("w"), attrState: binaryValue("\x02of a later version")},
+		{attrVersion: integer(1), attrWriter: binaryValue("w"), attrState: binaryValue("\x01damaged")},
 	} {
+		later := i == 5 || i == 1 // "no state" begins as a state of version 110 does
 		group := fmt.Sprint("foreign", i)
 		name := counter(limit.Key{Group: group})
 		item[attrKey], item[attrRow] = binaryValue(name.key), binaryValue(name.row)
@@ -36,6 +39,9 @@ func TestForeignItems(t *testing.T) {
 					!bad && err != nil {
 					t.Errorf("item %d, request %d: error %v", i, j, err)
 				}
+				if err := out[j].Err; errors.Is(err, backends.ErrLater) != (bad && later) {
+					t.Errorf("item %d, request %d: of a later version? %v", i, j, err)
+				}
 			}
 		}
 		items, _, _, err := b.client.read(soon(t), []primary{name})
@@ -44,8 +50,8 @@ func TestForeignItems(t *testing.T) {
 			t.Errorf("item %d has changed: %v", i, got)
 		}
 	}
-	if n := used(t, b, "good"); n != 10 {
-		t.Errorf("the requests beside them were recorded %d times, want 10", n)
+	if n := used(t, b, "good"); n != 14 {
+		t.Errorf("the requests beside them were recorded %d times, want 14", n)
 	}
 }
 

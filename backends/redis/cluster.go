@@ -192,11 +192,14 @@ func (sr *splitRequest) partsError() error {
 	kind := backends.ErrDeclined
 	for _, p := range sr.parts {
 		if err := p.verdict.Err; err != nil {
-			failed, last = failed+1, err
+			failed++
+			if !errors.Is(last, backends.ErrLater) {
+				last = err
+			}
 			applied = applied || !errors.Is(err, backends.ErrNotApplied)
 			silent = silent || kindOf(err) == backends.ErrUnavailable
-			if errors.Is(err, backends.ErrCorrupt) {
-				kind = backends.ErrCorrupt
+			if errors.Is(err, backends.ErrCorrupt) && kind != backends.ErrLater {
+				kind = kindOf(err)
 			}
 		}
 	}
@@ -211,7 +214,7 @@ func (sr *splitRequest) partsError() error {
 
 // kindOf returns which of the errors of a store err is, whatever is known of its effect.
 func kindOf(err error) error {
-	for _, kind := range []error{backends.ErrCorrupt, backends.ErrDeclined} {
+	for _, kind := range []error{backends.ErrLater, backends.ErrCorrupt, backends.ErrDeclined} {
 		if errors.Is(err, kind) {
 			return kind
 		}

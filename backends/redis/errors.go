@@ -203,9 +203,9 @@ type standing struct{}
 func (standing) Error() string   { return backends.ErrMisconfigured.Error() }
 func (standing) Unwrap() []error { return []error{backends.ErrDeclined, backends.ErrMisconfigured} }
 
-// corrupt reports what no version of headgate writes under a key.
-func corrupt(key string) error {
-	return fmt.Errorf("redis: %w: %w: under the key %q", backends.ErrCorrupt, backends.ErrNotApplied, key)
+// unreadable reports what cannot be read under a key: see kind.
+func unreadable(kind error, key string) error {
+	return fmt.Errorf("redis: %w: %w: under the key %q", kind, backends.ErrNotApplied, key)
 }
 
 var errOtherWindow = fmt.Errorf("redis: %w: %w: its clock left the calendar's window whenever it was asked",

@@ -199,8 +199,8 @@ func (b *Backend) pingMasters(ctx context.Context) error {
 	b.run(ctx, s.calls[:s.used])
 	b.collect(s, reqs, out)
 	for i := range out {
-		if out[i].Err != nil {
-			return out[i].Err
+		if err := out[i].Err; err != nil && !errors.Is(err, backends.ErrLater) { // else a later version pings here, too
+			return err
 		}
 	}
 	return nil

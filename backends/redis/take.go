@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/redis/script"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -216,7 +217,7 @@ func (c *call) refunded(r *reader) (all bool, err error) {
 	}
 	switch status := r.number(); {
 	case status > 1:
-		return false, c.corrupt(status)
+		return false, c.unreadable(status)
 	case !r.ok || status < 0:
 		return false, errBadReply
 	default:
@@ -224,12 +225,19 @@ func (c *call) refunded(r *reader) (all bool, err error) {
 	}
 }
 
-// corrupt is the error of a status that names a key.
-func (c *call) corrupt(status int64) error {
-	if at := status - 2; at < int64(len(c.keys)) {
-		return corrupt(c.keys[at])
+// laterKeys is added to the status of a key whose value has the mark of a later version: see script/unreadable.lua.
+const laterKeys = 1 << 20
+
+// unreadable is the error of a status that names a key.
+func (c *call) unreadable(status int64) error {
+	kind, at := backends.ErrCorrupt, status-2
+	if at >= laterKeys {
+		kind, at = backends.ErrLater, at-laterKeys
 	}
-	return corrupt("")
+	if at < int64(len(c.keys)) {
+		return unreadable(kind, c.keys[at])
+	}
+	return unreadable(kind, "")
 }
 
 // limit returns the position of l among the call's limits, from 0. Where it
@@ -426,7 +434,7 @@ func (c *call) verdict(r *reader, v *limit.Verdict, charged []limit.Instant, op 
 	status := r.number()
 	switch {
 	case status > 1:
-		v.Err = c.corrupt(status)
+		v.Err = c.unreadable(status)
 		return
 	case status == -1 && c.insists:
 		v.Err = errPartly

@@ -57,6 +57,8 @@ func TestForeignDataFailsOnlyItsRequests(t *testing.T) {
 		b := open(t, url)
 		foreign := row{key: counterKey(limit.Key{Group: "foreign", Limit: "l"}), state: []byte("not ours"), ends: 1 << 52}
 		putRows(t, b, []row{foreign})
+		later := row{key: counterKey(limit.Key{Group: "later", Limit: "l"}), state: []byte("\x02later"), ends: 1 << 52}
+		putRows(t, b, []row{later})
 		l := upTo(5)
 		out := try(soon(t), b, ask(l, 1, "a"), ask(l, 1, "foreign"), ask(l, 1, "b", "foreign"), ask(l, 1, "b"))
 		for i, bad := range []bool{false, true, true, false} {
@@ -67,10 +69,17 @@ func TestForeignDataFailsOnlyItsRequests(t *testing.T) {
 				t.Errorf("request %d: %+v", i, out[i])
 			}
 		}
-		if n := used(t, b, l, "b"); n != 1 {
-			t.Errorf("b has %d units, want 1", n)
+		for i, v := range try(soon(t), b, ask(l, 1, "later"), ask(l, 1, "c", "later"), ask(l, 1, "c")) {
+			if met := errors.Is(v.Err, backends.ErrLater) && errors.Is(v.Err, backends.ErrNotApplied); met != (i < 2) {
+				t.Errorf("request %d about a later version: %+v", i, v)
+			}
 		}
-		if n := number64(t, b, "SELECT COUNT(*) FROM HEADGATE_STATE WHERE AT_US = 0 AND N = 0"); n != 1 {
+		for _, group := range []string{"b", "c"} {
+			if n := used(t, b, l, group); n != 1 {
+				t.Errorf("%s has %d units, want 1", group, n)
+			}
+		}
+		if n := number64(t, b, "SELECT COUNT(*) FROM HEADGATE_STATE WHERE AT_US = 0 AND N = 0"); n != 2 {
 			t.Errorf("%d foreign rows are left", n)
 		}
 	})

@@ -101,7 +101,11 @@ var errPart = errors.New("a part of the log is damaged or not there")
 // part implements task.
 func (s *slice) part(i int, value []byte) {
 	var state limit.State
-	if err := state.UnmarshalBinary(value); err != nil || !s.batch.PutPart(s.at[i], state) {
+	err := state.UnmarshalBinary(value)
+	switch {
+	case errors.Is(err, limit.ErrLater):
+		s.bad.Add(s.of[s.at[i]], err)
+	case err != nil || !s.batch.PutPart(s.at[i], state):
 		s.bad.Add(s.of[s.at[i]], errPart)
 	}
 }
@@ -168,7 +172,7 @@ func (s *slice) expel() {
 	rest := slice{}
 	for i, req := range s.reqs {
 		if err := s.bad.Of(req); err != nil {
-			s.out[i].Fail(backends.Failed(backends.ErrCorrupt, err, false))
+			s.out[i].Fail(backends.Unreadable(err))
 			continue
 		}
 		rest.reqs, rest.out = append(rest.reqs, req), append(rest.out, s.out[i])

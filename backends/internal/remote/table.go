@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -78,7 +77,7 @@ func (t *Table) read(b *batch.Batch, i int, k limit.Key) error {
 	}
 	var s limit.State
 	if err := s.UnmarshalBinary(r.state); err != nil {
-		return fmt.Errorf("%w: %w", backends.ErrCorrupt, err)
+		return backends.Unreadable(err)
 	}
 	b.Put(i, s)
 	return nil

@@ -45,6 +45,7 @@ const (
 	Unsupported
 	Invalid
 	Corrupt
+	Later // a later version of headgate has written what is there
 	Other
 
 	NumClasses = iota
@@ -52,7 +53,8 @@ const (
 
 // String returns the class as a label.
 func (c Class) String() string {
-	return [...]string{"none", "unavailable", "declined", "unsupported", "invalid", "corrupt", "other"}[c]
+	return [...]string{"none", "unavailable", "declined", "unsupported", "invalid", "corrupt", "later",
+		"other"}[c]
 }
 
 // ClassOf returns err's class. An error of several is what is the most
@@ -65,6 +67,8 @@ func ClassOf(err error) Class {
 		return Invalid
 	case errors.Is(err, backends.ErrUnsupported):
 		return Unsupported
+	case errors.Is(err, backends.ErrLater):
+		return Later
 	case errors.Is(err, backends.ErrCorrupt):
 		return Corrupt
 	case errors.Is(err, backends.ErrDeclined):

@@ -62,6 +62,9 @@ func TestClassOfNamesEachError(t *testing.T) {
 		{errors.ErrUnsupported, Unsupported, "unsupported"},
 		{backends.ErrInvalid, Invalid, "invalid"},
 		{backends.ErrCorrupt, Corrupt, "corrupt"},
+		{backends.ErrLater, Later, "later"},
+		{backends.Unreadable(limit.ErrLater), Later, "later"},
+		{backends.Unreadable(errors.New("foreign")), Corrupt, "corrupt"},
 		{backends.ErrNotApplied, Other, "other"}, // never alone
 		{context.DeadlineExceeded, Other, "other"},
 		{fmt.Errorf("get: %w: %w", backends.ErrUnavailable, context.DeadlineExceeded), Unavailable, "unavailable"},

@@ -97,6 +97,9 @@ ENDED = 15                         -- how many leases
 CHOICE = 16                        -- of an alternative: SETS * its set + its group
 CHOSEN = 17                        -- whether it is what an admitted request is charged for
 
+-- What the answer names a key by whose value cannot be read: see unreadable.lua.
+LATER = 1048576                    -- added to the key of what a later version has written
+
 -- Logs.
 WRAP = 8388608                     -- running sums of a list are kept modulo 2^23, in 5 bytes
 PARTS = 64                         -- limit.debtRecords

@@ -1,6 +1,6 @@
 -- COUNTS of layout=envoy, by key: whether it is there, what is stored, what counts now, and for how many seconds it is
 -- needed if it is to be written.
---   load     reads the counter of key k, and returns false if it is not a count
+--   load     reads the counter of key k. If it is not a count, it returns the answer to the request
 --   put      sets what counts under key k for an op of the limit at l and the instant now
 --   step     decides an op alone, records it and fills the outcome o: LEFT is without room what is taken of a limit
 --            that saturates
@@ -10,20 +10,20 @@
 local there, stored, counts, lives = {}, {}, {}, {}
 
 local function load(k)
-  if counts[k] then return true end
-  local raw = pcall_('GET', keys[k])
+  if counts[k] then return nil end
+  local raw, n = pcall_('GET', keys[k]), 0
   if type(raw) == 'table' then -- another type, or the user may not read
-    if string.find(raw.err, 'WRONGTYPE', 1, true) then return false end
-    call('GET', keys[k])
+    if not string.find(raw.err, 'WRONGTYPE', 1, true) then call('GET', keys[k]) end
+    n = nil
+  elseif raw then
+    n = string.find(raw, '^-?%d+$') and #raw <= 20 and tonumber(raw)
   end
-  local n = 0
-  if raw then
-    if not string.find(raw, '^-?%d+$') or #raw > 20 then return false end
-    n = tonumber(raw)
-    if n < -EXACT then return false end
+  if not n or n < -EXACT then
+    local status
+    --@include unreadable.lua
+    return status
   end
   there[k], stored[k], counts[k] = raw and true, n, min(max(n, 0), EXACT)
-  return true
 end
 
 local function put(k, n, now, l)

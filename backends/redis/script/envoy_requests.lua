@@ -44,8 +44,9 @@ local function decide(now, n, p)
   for i = 1, n do
     local code = input[p]
     local bits, k = code % OP_BITS, floor(code / OP_BITS)
-    if not load(k) then
-      out[status] = 1 + k
+    local unreadable = load(k)
+    if unreadable then
+      out[status] = unreadable
       return
     end
     ops[i] = {false, 0, 0, 0, 0, bits, k, i, input[p + OP_COST], limits + LIMIT_SIZE * input[p + OP_LIMIT]}
@@ -70,8 +71,9 @@ local function give_back(now, n, p)
   filled = filled + 1
   for i = p, p + OP_SIZE * (n - 1), OP_SIZE do
     local k, cost = floor(input[i] / OP_BITS), input[i + OP_COST]
-    if not load(k) then
-      out[filled] = 1 + k
+    local unreadable = load(k)
+    if unreadable then
+      out[filled] = unreadable
       return
     end
     if counts[k] < cost then all = 0 end
@@ -82,9 +84,10 @@ end
 
 local function correct(now, p)
   local k, cost, l = floor(input[p] / OP_BITS), input[p + OP_COST], limits + LIMIT_SIZE * input[p + OP_LIMIT]
-  if not load(k) then
+  local unreadable = load(k)
+  if unreadable then
     filled = filled + 1
-    out[filled] = 1 + k
+    out[filled] = unreadable
     return
   end
   local win, taken = input[l + WINDOW], 0

@@ -14,7 +14,8 @@
 --   life     how long the key must exist after since, 0 if the run does not change that
 --
 --   text, low, expiry   a number as Redis reads it; the lowest score of live leases; when a score expires
---   view, count      the view of a key, nil if it has another type; how many leases are live
+--   view, count      the view of a key, nil if it has another type or the mark of a later version; how many leases are
+--                    live
 --   amount           how many units a lease reserves (limit.Amount)
 --   reserved, add_reserved   the amounts of all leases of a key; adds to them
 --   set              gives a member a score, or removes it if that is nil; old is the one it has
@@ -48,6 +49,10 @@ local function view(k, now)
   v.now, v.n, v.latest, v.untidy, v.ends, v.refusals, v.holder, v.all = now, 0, 0, false, false, false, nil, all
   if #all == 8 then
     local first = tonumber(all[2])
+    if first < -EXACT then
+      v.now = nil
+      return nil -- the mark of a later version: see unreadable.lua
+    end
     v.all, v.untidy, v.ends, v.refusals, v.latest = nil, first < least, first < 0, true, nil
     v.n = call('ZCOUNT', keys[k], text(least), HIGHEST)
     return v
@@ -61,6 +66,9 @@ local function view(k, now)
       v.refusals = true
     elseif score >= least then
       v.n, v.latest = v.n + 1, score
+    elseif score < -EXACT then
+      v.now = nil
+      return nil
     else
       v.untidy, v.ends = true, v.ends or score < 0
     end

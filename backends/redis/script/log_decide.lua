@@ -90,7 +90,9 @@ function one_log(now, p, number)
   local v = logs[k] or load_log(k)
   filled = filled + 1
   if not v then
-    out[filled] = 1 + k
+    local status
+    --@include unreadable.lua
+    out[filled] = status
     return
   end
   if v.last > now then v = moved_log(k, v, now, l) end

@@ -117,7 +117,9 @@ return function(now, n, p, number, kind)
     local at = kind == REFUND and input[ops[i][LIMIT]] ~= LEASE and EXACT or now
     if not load(ops[i], at) then
       filled = filled + 1
-      out[filled] = 1 + ops[i][KEY]
+      local k, status = ops[i][KEY], 0
+      --@include unreadable.lua
+      out[filled] = status
       return
     end
   end

@@ -34,7 +34,9 @@ local function simple(now, n, p)
     local k = (code - bits) / OP_BITS
     local s = states[k] or load_state(k, input[l])
     if not s then
-      out[status], filled = 1 + k, status
+      filled = status
+      --@include unreadable.lua
+      out[filled] = status
       return
     end
     if s[AT] > now then s = moved(k, s, now, l) end

@@ -222,7 +222,8 @@ func merge(reqs []limit.Request, out []limit.Verdict, parts ...*part) {
 				continue
 			}
 			overloaded = overloaded || errors.Is(pv.Err, backends.ErrOverloaded)
-			if failed == nil || !errors.Is(pv.Err, backends.ErrNotApplied) {
+			if failed == nil || errors.Is(pv.Err, backends.ErrLater) ||
+				!errors.Is(pv.Err, backends.ErrNotApplied) && !errors.Is(failed, backends.ErrLater) {
 				failed = pv.Err
 			}
 		}
@@ -242,7 +243,8 @@ func merge(reqs []limit.Request, out []limit.Verdict, parts ...*part) {
 
 // applied returns an error of the same kind that does not say that nothing was recorded.
 func applied(err error) error {
-	for _, kind := range []error{backends.ErrCorrupt, backends.ErrInvalid, backends.ErrUnsupported, backends.ErrDeclined} {
+	for _, kind := range []error{backends.ErrLater, backends.ErrCorrupt, backends.ErrInvalid, backends.ErrUnsupported,
+		backends.ErrDeclined} {
 		if errors.Is(err, kind) {
 			return fmt.Errorf("%w: one of two stores: %v", kind, err)
 		}
