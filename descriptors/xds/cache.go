@@ -18,11 +18,19 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/headgate-rls/headgate/internal/kit/protofields"
+	"github.com/headgate-rls/headgate/limit"
 )
 
 // cacheHead begins the file that keeps the last good rules; the SHA-256 of the rest and
 // a line break follow it, and then an encoded DiscoveryResponse.
 const cacheHead = "headgate xds cache 1\n"
+
+// isLater reports whether the first line of a file is that of a later version.
+func isLater(content []byte) bool {
+	var n int
+	_, err := fmt.Sscanf(string(content[:min(len(content), 40)]), "headgate xds cache %d\n", &n)
+	return err == nil && n > 1
+}
 
 // encodeCache returns the content of the file for what is in force. The names of domains
 // are in order, so that equal rules are equal bytes.
@@ -86,6 +94,8 @@ func readCache(path, node string, most int) (*response, error) {
 		return nil, err
 	}
 	switch {
+	case isLater(content):
+		return nil, limit.ErrLater
 	case len(content) > most+head:
 		return nil, fmt.Errorf("larger than %d bytes", most+head)
 	case !bytes.HasPrefix(content, []byte(cacheHead)) || len(content) < head:

@@ -356,6 +356,9 @@ func TestCacheRestoresTheLastRules(t *testing.T) {
 		{changed, "checksum"},
 		{[]byte("domain: a\n"), "not a file of headgate's"},
 		{nil, "not a file of headgate's"},
+		{[]byte("headgate xds cache 2\nwhatever"), "a later version of headgate"},
+		{[]byte("headgate xds cache 10\n"), "a later version of headgate"},
+		{[]byte("headgate xds cache 0\n"), "not a file of headgate's"},
 	} {
 		other := filepath.Join(t.TempDir(), "rules.cache")
 		if err := os.WriteFile(other, c.content, 0o600); err != nil {

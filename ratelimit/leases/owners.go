@@ -221,12 +221,12 @@ func (o *owner) encode(replica, seq string) string {
 
 // decode takes over a row's value that was read at now, and returns the proxy in it.
 func (o *owner) decode(value string, now time.Time) (p Proxy) {
-	f := strings.SplitN(value, "\x00", ownerFields)
-	if len(f) < ownerFields {
-		return p
-	}
-	if o.row != value {
+	if o.row != value { // a sign of life, also if a later version writes the row in another form
 		o.row, o.changed = value, now
+	}
+	f := strings.SplitN(value, "\x00", ownerFields)
+	if backends.LaterRow(value) || len(f) < ownerFields {
+		return p
 	}
 	o.listed, o.by, o.watched = true, f[1], o.watched || f[2] != ""
 	return Proxy{f[3], f[4]}

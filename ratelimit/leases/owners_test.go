@@ -112,6 +112,16 @@ func TestRestartedReplicaEndsLeasesOfGoneProxy(t *testing.T) {
 	f.want(0, "after the restart")
 }
 
+// laterRows has what is put in the form of a later version.
+type laterRows struct{ backends.Registry }
+
+func (r laterRows) Put(ctx context.Context, table string, rows []backends.Row, ttl time.Duration) (int, error) {
+	for i := range rows {
+		rows[i].Value = "\x80" + rows[i].Value
+	}
+	return r.Registry.Put(ctx, table, rows, ttl)
+}
+
 // TestPresentProxyKeepsItsLeases: no trouble of a replica or of the store ends requests of
 // a proxy that is there.
 func TestPresentProxyKeepsItsLeases(t *testing.T) {
@@ -136,6 +146,7 @@ func TestPresentProxyKeepsItsLeases(t *testing.T) {
 		"a clock goes back":    {func(f *fleet) { f.members[1].clock = -24 * time.Hour }, nil, fleetGrace},
 		"the store forgets": {func(f *fleet) { f.registry = memory.NewRegistry(time.Now) },
 			nil, fleetGrace},
+		"a later version writes the rows": {func(f *fleet) { f.registry = laterRows{f.registry} }, nil, 10 * fleetGrace},
 		"a replica joins while the store is away": {func(f *fleet) { cut(0, 1)(f); f.joinCut() }, cut(0, 1, 2),
 			5 * fleetGrace},
 	} {
@@ -419,6 +430,18 @@ func TestReplicasShareTheSecret(t *testing.T) {
 	f.pass(fleetGrace)
 	release(lonely, token)
 	release(a, lonely.ask(envoy1, "x"))
+	f.registry = memory.NewRegistry(time.Now)
+	if _, err := f.registry.Claim(t.Context(), secretClaim, "\x80later", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	a.cut.Store(false)
+	token = a.ask(envoy1, "x")
+	f.pass(fleetGrace)
+	release(a, token)
+	release(a, a.ask(envoy1, "x"))
+	if !strings.Contains(a.log.String(), "a later version of headgate keeps the secret") {
+		t.Errorf("nothing is said about the secret of a later version: %s", a.log.String())
+	}
 	for _, m := range f.members {
 		if secret := m.secret; secret == "" || strings.Contains(m.log.String(), secret) {
 			t.Error("the secret is in the log, or there is none")

@@ -59,7 +59,13 @@ func (t *Tracker) agreeOnSecret(ctx context.Context) error {
 		return nil
 	}
 	agreed, err := t.conf.Registry.Claim(ctx, secretClaim, t.secret, secretLife)
-	if err == nil && agreed != t.secret {
+	switch {
+	case err != nil:
+	case backends.LaterRow(agreed):
+		t.warn("a later version of headgate keeps the secret of lease tokens in a form that this version cannot read",
+			"effect", "leases that other replicas have granted expire by themselves",
+			"remedy", "set --lease-secret, or run one version")
+	case agreed != t.secret:
 		t.secret = agreed
 		t.conf.Signer.Prefer([]byte(agreed))
 	}

@@ -56,6 +56,10 @@ func (t *Tracker) Open(domain, token string, r *Return) error {
 	r.Clear()
 	if err := t.conf.Signer.Parse(token, &r.Lease); err != nil {
 		t.conf.Metrics.Lease("", "").At(int(Unknown)).Inc()
+		if errors.Is(err, limit.ErrLater) {
+			t.warn("release with a lease token of a later version of headgate: the lease expires by itself", "domain", domain)
+			return nil
+		}
 		t.warn("release with an unknown lease token: do all replicas have the same lease secret?", "domain", domain)
 		return nil
 	}

@@ -133,6 +133,9 @@ func (s *Signer) Sign(l *Lease) (string, error) {
 // ErrInvalid is the error for a token that no signer with this secret made.
 var ErrInvalid = errors.New("unknown lease token")
 
+// errLater is the error for a token of a later version, or that says so: nothing of it can be verified.
+var errLater = fmt.Errorf("%w: %w", ErrInvalid, limit.ErrLater)
+
 // Parse reads a token into l, reusing its memory.
 func (s *Signer) Parse(token string, l *Lease) error {
 	if len(token) > MaxLen {
@@ -142,8 +145,11 @@ func (s *Signer) Parse(token string, l *Lease) error {
 	defer works.Put(w)
 	w.text = append(w.text[:0], token...)
 	b, err := base64.RawURLEncoding.AppendDecode(w.body[:0], w.text)
-	if err != nil || len(b) < 1+4+macLen || b[0] != version {
+	switch {
+	case err != nil || len(b) < 1+4+macLen || b[0] < version:
 		return ErrInvalid
+	case b[0] > version:
+		return errLater
 	}
 	body, mac := b[:len(b)-macLen], b[len(b)-macLen:]
 	if !s.signed(body, mac, w.text[:0]) {

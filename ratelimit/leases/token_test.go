@@ -1,6 +1,7 @@
 package leases
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"reflect"
@@ -68,6 +69,10 @@ func TestForgedTokensAreRefused(t *testing.T) {
 		if err := s.Parse(token[:i], &l); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%d of %d characters are taken", i, len(token))
 		}
+	}
+	later := base64.RawURLEncoding.EncodeToString(append([]byte{version + 1}, make([]byte, 40)...))
+	if err := s.Parse(later, &l); !errors.Is(err, ErrInvalid) || !errors.Is(err, limit.ErrLater) {
+		t.Errorf("a token of a later version: %v", err)
 	}
 	for _, other := range []string{"", "none", "invalid", token + "A", token + token, strings.Repeat("A", MaxLen+1)} {
 		if err := s.Parse(other, &l); !errors.Is(err, ErrInvalid) {

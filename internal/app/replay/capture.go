@@ -167,7 +167,10 @@ func (c *capture) cut(text, name []byte, at *limit.Instant) (rest []byte, ok boo
 
 // captureFields are the fields of a line of a capture.
 var captureFields = []string{"t", "until", "domain", "descriptors", "hitsAddend", "hits_addend", "code", "rule",
-	"estimate", "cost", "failed"}
+	"estimate", "cost", "failed", "v"}
+
+// captureVersion is that of lines whose fields this version knows. A line without "v" has version 1.
+const captureVersion = 1
 
 // whole reads a line of any order.
 func (c *capture) whole(text []byte, l *line) error {
@@ -184,6 +187,12 @@ func (c *capture) whole(text []byte, l *line) error {
 		case "until":
 			c.twice, ended = c.twice || ended, true
 			return c.time(&s, "until", &l.until)
+		case "v":
+			n, err := s.natural("v", math.MaxInt32)
+			if err == nil && n > captureVersion {
+				err = fmt.Errorf("v is %d, and not %d: %w", n, captureVersion, limit.ErrLater)
+			}
+			return err
 		case "domain":
 			return s.keep(&req.Domain)
 		case "rule":

@@ -395,6 +395,8 @@ func TestBrokenLines(t *testing.T) {
 		{strings.Replace(good, `"t"`, `"tt"`, 1), `unknown field "tt"`},
 		{strings.Replace(good, `"value"`, `"valeu"`, 1), `did you mean "value"?`},
 		{strings.Replace(good, "2026-01-31T", "2026-31-31T", 1), `t: "2026-31-31T23:59:00Z" is not a time`},
+		{strings.Replace(good, `"t":`, `"v":2,"t":`, 1), "a later version of headgate"},
+		{strings.Replace(good, `"t":`, `"v":"new","t":`, 1), "v"},
 		{good + "x", "more text after the object"},
 		{good[:len(good)-3], "column"},
 		{strings.Replace(good, `"domain"`, `"hitsAddend":-1,"domain"`, 1), "hitsAddend"},
