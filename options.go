@@ -51,6 +51,9 @@ type Options struct {
 	// OnOverload answers for rules that do not say, if more arrives than the store can be
 	// asked about: "deny" (the default), "allow" or "error".
 	OnOverload string
+	// LaterByRule has on_backend_error answer also where a later version of headgate has written a counter in a format
+	// that this one cannot read, as may happen while both run. By default such requests are refused.
+	LaterByRule bool
 	// Charge says for rules that do not when they are charged: "all_or_nothing" (the
 	// default) or "each".
 	Charge string
@@ -79,8 +82,9 @@ type Metrics interface {
 
 // settings returns the options as the engine has them, checked.
 func (o *Options) settings() (ratelimit.Config, error) {
-	c := ratelimit.Config{Timeout: cmp.Or(o.Timeout, ratelimit.DefaultTimeout), Margin: margin, ShadowMode: o.ShadowMode,
-		Log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), Tracer: o.Tracer}
+	c := ratelimit.Config{Timeout: cmp.Or(o.Timeout, ratelimit.DefaultTimeout), Margin: margin,
+		ShadowMode: o.ShadowMode, LaterByRule: o.LaterByRule, Log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
+		Tracer: o.Tracer}
 	var wrong []error
 	check := func(field string, bad bool, want string) {
 		if bad {

@@ -24,6 +24,7 @@ type engine struct {
 	leases    *leases.Tracker
 	refusals  background.LogLimit
 	failures  background.LogLimits
+	later     laterNote
 	unknown   minutely // domains in the log
 	unmatched minutely // shapes in the log
 	coverage  *Coverage
@@ -74,6 +75,9 @@ func (e *engine) askGuarded(ctx context.Context, be backends.Backend, takes []li
 
 // logFailure logs a failure of the backend, at most once per second and reason.
 func (e *engine) logFailure(req *Request, what string, err error) {
+	if e.noteLater(req, what, err) {
+		return
+	}
 	if ok, skipped := e.failures.Allow(what); ok {
 		e.conf.Log.Error("decision degraded", "reason", what, "domain", req.Domain, "error", err,
 			"request_id", req.RequestID, "trace_id", traceID(req), "suppressed", skipped)

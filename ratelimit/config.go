@@ -66,6 +66,9 @@ type Config struct {
 	// OnOverload is the default for rules that name none. It answers what
 	// fails with backends.ErrOverloaded.
 	OnOverload descriptors.FailurePolicy
+	// LaterByRule has OnBackendError, and that of rules, answer also where a later version of headgate has written a
+	// counter in a format that this one cannot read. Else such requests are refused.
+	LaterByRule bool
 	// Registry is what replicas share beside the counters. Without one,
 	// replicas know nothing of each other's proxies, and no leases end before
 	// they expire because a proxy is gone.

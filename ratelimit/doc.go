@@ -16,6 +16,7 @@
 //   - how many keys a rule has (max_keys): keybudget.go; go test ./ratelimit -run 'Key|Shared'; go test ./test/attack
 //     -run NewValues
 //   - the answer when the backend fails, or too much arrives: policy.go; go test ./ratelimit -run 'Failure|Overload'
+//   - the answer where a later version has written a counter: later.go; go test ./ratelimit -run Later
 //   - what a decision records: decision.go; go test ./ratelimit
 //   - what reads the record: sinks.go (a row), response.go (headers, metadata), counters.go, refusallog.go and
 //     tracing.go; go test ./ratelimit

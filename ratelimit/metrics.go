@@ -102,7 +102,8 @@ func NewMetrics() *Metrics {
 			Each: m.eachBudget(func(k *keyBudget) int64 { return k.others.Load() }),
 			Help: "Decisions by the counter that the values beyond max_keys share."},
 		m.degraded.Row("headgate_degraded_requests_total", "Requests answered by policy because the backend failed (cause "+
-			"backend_error) or had no capacity for them (cause overload).",
+			"backend_error), had no capacity for them (cause overload), or has counters of a later version in a format that "+
+			"this one cannot read (cause later_format).",
 			metrics.Open("cause", "policy")),
 		m.requests.Row("headgate_request_duration_seconds", "Time to answer a request.", metrics.Latency,
 			metrics.Open("transport").Closed("result", metrics.Texts(0, NumCallResults)...)),
@@ -147,8 +148,8 @@ func NewMetrics() *Metrics {
 // Rows returns the table of the metrics.
 func (m *Metrics) Rows() []metrics.Row { return m.rows }
 
-// answered counts an answer by policy ("allow", "deny", "error" or "local") and its cause ("backend_error" or
-// "overload").
+// answered counts an answer by policy ("allow", "deny", "error" or "local") and its cause ("backend_error",
+// "overload" or "later_format").
 func (m *Metrics) answered(cause, policy string) {
 	if m != nil {
 		m.degraded.Of(cause, policy).Inc()

@@ -14,9 +14,15 @@ import (
 // applies answers by its policy. It returns a verdict with an outcome for each op;
 // only outcomes of decisions with FailLocal are meaningful.
 func (c *Call) degrade(ctx context.Context, b *Batch, err error) *limit.Verdict {
-	c.Response.Degraded, c.cause = true, backendFailed
-	if errors.Is(err, backends.ErrOverloaded) {
-		c.cause = overloaded
+	var policy func(*ruleView) descriptors.FailurePolicy
+	c.Response.Degraded = true
+	switch {
+	case errors.Is(err, backends.ErrLater):
+		c.cause, policy = laterFormat, b.engine.onLater
+	case errors.Is(err, backends.ErrOverloaded):
+		c.cause, policy = overloaded, overloaded.policy
+	default:
+		c.cause, policy = backendFailed, backendFailed.policy
 	}
 	strictest := descriptors.FailAllow
 	for i := range c.Decisions {
@@ -24,7 +30,7 @@ func (c *Call) degrade(ctx context.Context, b *Batch, err error) *limit.Verdict 
 		if p.view == nil || p.n == 0 {
 			continue
 		}
-		p.policy = c.cause.policy(p.view)
+		p.policy = policy(p.view)
 		if p.policy != descriptors.FailLocal && !c.enforcing(b, p) {
 			p.policy = descriptors.FailAllow
 		}
@@ -167,6 +173,7 @@ func stricter(a, b descriptors.FailurePolicy) descriptors.FailurePolicy {
 func degradedLabels() map[string][]string {
 	return map[string][]string{
 		backendFailed.Label: {"allow", "deny", "error", "local"},
+		laterFormat.Label:   {"allow", "deny", "error", "local"},
 		overloaded.Label:    {"allow", "deny", "error"},
 	}
 }

@@ -393,7 +393,6 @@ descriptors:
 `
 
 func TestFailurePolicy(t *testing.T) {
-	remote := func(c *Config) { c.Caps = modelCaps(false); c.Margin = time.Millisecond }
 	fail := func(h *harness) { h.be.err = backends.ErrUnavailable }
 	for _, tc := range []struct {
 		name string

@@ -47,6 +47,7 @@ var conditions = map[string][]condition{
 	"HeadgateBackendAway":      {{`headgate_breaker_open`, "0", "1", false}},
 	"HeadgateBackendSlow":      {{`headgate_backend_slow`, "0", "1", false}},
 	"HeadgateRedisEvicts":      {{`headgate_redis_evicted_keys_total`, "0", "1", true}},
+	"HeadgateLaterFormat":      {{`headgate_backend_errors_total{class="later"}`, "0", "1", true}},
 	"HeadgateRedisNearlyFull":  {{`headgate_redis_memory_used_ratio`, "0.5", "0.95", false}},
 	"HeadgateBackendDeclines":  {{`headgate_backend_errors_total{class="declined"}`, "0", "1", true}},
 	"HeadgateNothingMatches":   {{admitted, "60", "60", true}, {unknown, "0", "60", true}},

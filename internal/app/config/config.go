@@ -62,6 +62,7 @@ type Config struct {
 	// BackendRequired: the service needs an answer of the backend before it begins.
 	BackendRequired bool
 	OnOverload      string
+	OnLaterFormat   string
 	Replicas        int
 	LocalShare      string
 	BackendTimeout  time.Duration
@@ -262,6 +263,9 @@ func (c *Config) decisionSettings() []settings.Setting {
 		settings.Row("on-overload", &c.OnOverload, "deny",
 			"the answer to requests above the capacity of the backend, if the rule has no on_overload: deny, allow "+
 				"or error", settings.OneOf("deny", "allow", "error")),
+		settings.Row("on-later-format", &c.OnLaterFormat, "deny",
+			"the answer where a later version of headgate has written a counter in a format that this one cannot read: "+
+				"deny, or that of on_backend_error", settings.OneOf("deny", LaterByRule)),
 		settings.Row("replicas", &c.Replicas, 1,
 			"number of processes that share the backend; with on_backend_error: local each takes its share of a "+
 				"limit", settings.AtLeast(1)),
@@ -474,6 +478,9 @@ func (c *Config) candidateSettings() []settings.Setting {
 	}
 }
 
+// LaterByRule is the --on-later-format that has rules decide.
+const LaterByRule = "on_backend_error"
+
 // ByStore is the setting with which the store says what answers when it fails.
 const ByStore = "store"
 
@@ -487,6 +494,7 @@ func (c *Config) Decisions() ratelimit.Config {
 	d.Overflow, _ = descriptors.ParseOverflow(c.Overflow)
 	d.OnBackendError, _ = descriptors.ParseFailurePolicy(c.OnBackendError) // the default for ByStore
 	d.OnOverload, _ = descriptors.ParseOverloadPolicy(c.OnOverload)
+	d.LaterByRule = c.OnLaterFormat == LaterByRule
 	d.ShareAuto = c.LocalShare == "auto"
 	d.PolicyMetrics, _ = policies.ParsePatterns(c.Policies.Metrics)
 	d.Timeout, d.Metadata, d.OwnerGrace = c.BackendTimeout, c.DynamicMetadata, c.OwnerGrace

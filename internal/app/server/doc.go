@@ -5,6 +5,7 @@
 //
 //   - metrics and logs of certificates and handshakes: certwatch.go, internal/kit/certs/validity.go and
 //     internal/wire/handshake/metrics.go; go test ./internal/app/server -run 'Certif|Handshake'
+//   - later versions on the same store: formats.go; go test ./internal/app/server -run Formats; go test ./test/former
 //   - readiness, and what follows rules: rules.go and internal/kit/web/ready.go; go test ./internal/app/server
 //   - start, drain, listeners: server.go, grpc.go, http.go and internal/kit/web/listen.go; go test
 //     ./internal/app/server ./cmd/headgate ./test/e2e

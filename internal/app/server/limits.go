@@ -41,6 +41,7 @@ type limits struct {
 	watch   *insight.Watch
 	fleet   *fleet.Fleet
 	backend condition
+	formats formatWatch
 	pinged  atomic.Int64 // how long the backend took to answer the last time, in ns
 	// answered is closed when the backend has answered for the first time.
 	answered   chan struct{}
@@ -78,6 +79,8 @@ func openLimits(ctx context.Context, s *server) (*limits, error) {
 		l.closeStore()
 		return nil, err
 	}
+	l.formats = formatWatch{registry: l.store.Peers(), version: s.version, serving: service.LaterByRule,
+		metLater: l.service.MetLater, log: log}
 	metrics.Add(l.service.Leases().Rows()...)
 	metrics.Add(l.service.Coverage().Rows()...)
 	name, _ := os.Hostname() // people know this replica by it; without one its number has to do
@@ -246,6 +249,7 @@ func (l *limits) prepare(ctx context.Context) error {
 func (l *limits) join(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, l.conf.BackendTimeout)
 	defer cancel()
+	l.formats.check(ctx)
 	if err := l.service.Leases().Join(ctx); err != nil {
 		l.log.Warn("could not read the registry of requests in flight; retrying", "error", err)
 	}
@@ -259,6 +263,7 @@ func (l *limits) run(ctx context.Context, fail func(error)) {
 	for _, store := range l.stores() {
 		running.Go(func() { store.Run(ctx) })
 	}
+	running.Go(func() { l.formats.run(ctx) })
 	running.Go(func() { l.service.Leases().Run(ctx) })
 	running.Go(func() { l.fleet.Run(ctx) })
 	if err := l.rules.run(ctx); err != nil {

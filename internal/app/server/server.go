@@ -130,7 +130,7 @@ func (s *server) closeListeners() {
 
 // parts are what the service needs.
 func (s *server) parts() []web.Part {
-	list := []web.Part{s.limits.part()}
+	list := []web.Part{s.limits.part(), s.limits.formats.part()}
 	for _, a := range s.additions {
 		if a.part != nil {
 			list = append(list, a.part())
