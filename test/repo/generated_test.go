@@ -39,6 +39,7 @@ import (
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/test/documented"
+	"github.com/headgate-rls/headgate/test/former"
 )
 
 var update = flag.Bool("update", false, "write the generated parts of the documents")
@@ -76,6 +77,7 @@ func settingsTable(p settings.Program) func() string {
 var generated = map[string]map[string]func() string{
 	"../../docs/reference.md": {"settings": settingsTable(config.Settings()), "metrics": metricsTable,
 		"tracing": documented.Tracing},
+	"../../docs/versions.md": {"versions": former.Table},
 	"../../docs/notify.md": {
 		"gateway settings": settingsTable(new(gateway.Settings).Program()),
 		"sender settings":  settingsTable(new(serve.SenderSettings).Program()),

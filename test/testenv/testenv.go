@@ -92,6 +92,7 @@ const (
 	Etcd          = "etcd"
 	Istioctl      = "istioctl"
 	Istiod        = "istiod"
+	Former        = "former"
 )
 
 // Engine describes a server, or a client, that tests can ask for.
@@ -161,6 +162,8 @@ func Engines() []Engine {
 			version: []string{"version", "--remote=false"}, moving: true, setup: "make charttest"},
 		{Name: Istiod, What: "the control plane of Istio", installed: "istio/istiod", version: []string{"version"},
 			moving: true, setup: "make charttest"},
+		{Name: Former, What: "headgate of the commit in test/former/COMMIT", installed: "former/headgate",
+			version: []string{"version"}, moving: true, setup: "go test ./test/former, in a clone with that commit"},
 	}
 }
 
@@ -219,19 +222,27 @@ func (e Engine) binary() (string, error) {
 		}
 		return "", fmt.Errorf("the program %s is not on PATH", e.system)
 	}
-	dir := os.Getenv(EnvDir)
-	if dir == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return "", fmt.Errorf("%s is not set and there is no home directory to look into instead: %w", EnvDir, err)
-		}
-		dir = filepath.Join(home, ".cache", "headgate-testenv")
+	dir, err := installDir()
+	if err != nil {
+		return "", err
 	}
 	path := filepath.Join(dir, filepath.FromSlash(e.installed))
 	if _, err := exec.LookPath(path); err != nil {
 		return "", fmt.Errorf("there is no program %s", path)
 	}
 	return path, nil
+}
+
+// installDir is where set-up installs.
+func installDir() (string, error) {
+	if dir := os.Getenv(EnvDir); dir != "" {
+		return dir, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("%s is not set and there is no home directory to look into instead: %w", EnvDir, err)
+	}
+	return filepath.Join(home, ".cache", "headgate-testenv"), nil
 }
 
 // newest returns the last of the files that match the pattern, by the numbers in
