@@ -69,7 +69,8 @@ func TestPagesOfOtherSites(t *testing.T) {
 	r := httptest.NewRequest("GET", "http://evil.example/", nil)
 	r.RemoteAddr = "@"
 	w := httptest.NewRecorder()
-	if private.ServeHTTP(w, r); w.Code != 200 {
+	private.ServeHTTP(w, r)
+	if w.Code != 200 {
 		t.Errorf("by a Unix socket: %d", w.Code)
 	}
 }

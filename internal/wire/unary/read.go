@@ -97,7 +97,7 @@ func (r *reader) takePreface() bool {
 	b := r.in.bytes()
 	n := min(len(b), len(preface))
 	if string(b[:n]) != preface[:n] {
-		r.w.turnAway(b[0])
+		r.w.turnAway(b)
 		return false
 	}
 	if n < len(preface) {

@@ -1,6 +1,7 @@
 package unary
 
 import (
+	"bytes"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -87,16 +88,17 @@ func (w *writer) fail(code http2.ErrCode, reason string) {
 const notHTTP2 = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n" +
 	"Content-Length: 51\r\n\r\nThis port speaks gRPC over HTTP/2, and no HTTP/1.1\n"
 
-// turnAway ends the connection of a client that does not speak HTTP/2. first is the first byte that it has sent.
-func (w *writer) turnAway(first byte) {
+// turnAway ends the connection of a client that does not speak HTTP/2. sent is what it has sent so far.
+func (w *writer) turnAway(sent []byte) {
 	const handshake = 22 // the type of TLS's first record
 	w.counters.foreign.Add(1)
 	w.ending = notSpoken
 	reason := "the client does not speak HTTP/2"
+	line, _, _ := bytes.Cut(sent, []byte("\n"))
 	switch {
-	case first == handshake:
+	case sent[0] == handshake:
 		reason = "the client speaks TLS, and the port does not"
-	case first >= 'A' && first <= 'Z':
+	case bytes.Contains(line, []byte(" HTTP/1.")):
 		w.state, w.reason = stateClosing, "the client speaks HTTP/1.1, and the port HTTP/2"
 		w.queued = append(w.queued, notHTTP2...)
 		return
