@@ -42,6 +42,7 @@ does not answer within --timeout, or cannot be reached.`,
 	format = defineFormat(cmd)
 	defineClient(cmd, &opt)
 	f.BoolVar(&opt.Ready, "ready", false, "ask /readyz, which fails while the store does not answer; --addr is http://…")
+	f.BoolVar(&opt.Own, "own", false, "as --ready, but whether stores answer that replicas share does not count")
 	f.StringVar(&service, "service", "", "`name` of the gRPC service to check (default: all)")
 	return cmd
 }

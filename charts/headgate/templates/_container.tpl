@@ -4,8 +4,7 @@
 {{- toYaml .Values.pod.containerSecurityContext -}}
 {{- end -}}
 
-{{/* Asks whether rules are loaded, and not whether the store answers: a dead store must take no
-     pod out of service, because policies answer meanwhile. */}}
+{{/* Asks whether the process serves. */}}
 {{- define "headgate.probe" -}}
 {{- if include "headgate.isSidecar" . -}}
 exec:
@@ -17,6 +16,19 @@ httpGet:
 {{- else -}}
 exec:
   command: [/headgate, health, --addr, "http://127.0.0.1:8080", --timeout, 3s]
+{{- end -}}
+{{- end -}}
+
+{{/* Asks whether Envoy can be served by this pod: rules and policies are there, the certificate can be used. It does not
+     ask whether the store answers: a dead store must take no pod out of service, because policies answer meanwhile. */}}
+{{- define "headgate.readiness" -}}
+{{- if include "headgate.httpIsOpen" . -}}
+httpGet:
+  path: /readyz?own
+  port: http
+{{- else -}}
+exec:
+  command: [/headgate, health, --addr, "http://127.0.0.1:8080", --own, --timeout, 3s]
 {{- end -}}
 {{- end -}}
 
@@ -65,7 +77,7 @@ startupProbe:
   failureThreshold: 60
 {{- if not (include "headgate.isSidecar" .) }}
 readinessProbe:
-  {{- include "headgate.probe" . | nindent 2 }}
+  {{- include "headgate.readiness" . | nindent 2 }}
   periodSeconds: 2
   timeoutSeconds: 5
   failureThreshold: 2

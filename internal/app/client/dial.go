@@ -25,6 +25,7 @@ type Options struct {
 	Addr    string        // host:port, unix:PATH or unix:@NAME; for [API] a URL
 	Timeout time.Duration // longest wait for an answer
 	Ready   bool          // health: whether all that the service needs answers, too
+	Own     bool          // health: as Ready, but for what replicas share
 
 	TLS        bool   // ask over TLS; implied by CA and Cert
 	CA         string // file with the authorities to trust; empty: the system's

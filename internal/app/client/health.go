@@ -19,8 +19,8 @@ func (opt *Options) Health(ctx context.Context, service string) (string, error) 
 	if strings.HasPrefix(opt.Addr, "http://") {
 		return opt.healthOverHTTP(ctx, service)
 	}
-	if opt.Ready {
-		return "", errors.New("--ready is asked over HTTP: give --addr http://HOST:PORT")
+	if opt.Ready || opt.Own {
+		return "", errors.New("--ready and --own are asked over HTTP: give --addr http://HOST:PORT")
 	}
 	conn, err := opt.Dial()
 	if err != nil {
@@ -48,7 +48,10 @@ func (opt *Options) healthOverHTTP(ctx context.Context, service string) (string,
 	ctx, cancel := context.WithTimeout(ctx, opt.Timeout)
 	defer cancel()
 	path := "/healthcheck"
-	if opt.Ready {
+	switch {
+	case opt.Own:
+		path = "/readyz?own"
+	case opt.Ready:
 		path = "/readyz"
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(opt.Addr, "/")+path, nil)

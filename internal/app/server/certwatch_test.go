@@ -38,6 +38,9 @@ func TestServiceWithAnExpiredCertificateIsNotReady(t *testing.T) {
 			if code != http.StatusServiceUnavailable || !strings.Contains(text, "certificates: "+pair.CertFile+" "+name) {
 				t.Errorf("/readyz: %d %s", code, text)
 			}
+			if code, text := r.Get(r.HTTP, "/readyz?own"); code != http.StatusServiceUnavailable {
+				t.Errorf("/readyz?own: %d %s", code, text)
+			}
 			awaitText(t, r.Log.String, `level=ERROR msg="a certificate in use must be renewed" use=listener file=`+pair.CertFile)
 			awaitText(t, metricsOf(r), `headgate_certificate_not_after_seconds{file="`+pair.CertFile+`",use="listener"}`)
 			install(t, authority.Issue(t, "renewed"), pair)
@@ -51,6 +54,22 @@ func TestServiceWithAnExpiredCertificateIsNotReady(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestReadyWhileTheStoreIsAway: another replica would do no better, so a rollout goes on, and probes keep the pod.
+func TestReadyWhileTheStoreIsAway(t *testing.T) {
+	r := startServe(t, "--backend", "redis://127.0.0.1:1?dial_timeout=100ms")
+	for path, want := range map[string]int{"/readyz": 503, "/readyz?own": 200, "/healthcheck": 200} {
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+			code, text := r.Get(r.HTTP, path)
+			if code == want {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s: %d %s, want %d", path, code, text, want)
+			}
+		}
+	}
 }
 
 // metricsOf returns what gets the page of metrics.

@@ -302,7 +302,7 @@ func (l *limits) slow() string {
 
 // part reports whether the backend answers, and does so in time.
 func (l *limits) part() web.Part {
-	part := web.Part{Name: "backend " + l.store.Caps.Name}
+	part := web.Part{Name: "backend " + l.store.Caps.Name, Shared: true}
 	if problem, away := l.backend.problem(); away {
 		part.Problem = problem
 	} else if slow := l.slow(); slow != "" {

@@ -136,7 +136,11 @@ func (s *server) parts() []web.Part {
 			list = append(list, a.part())
 		}
 	}
-	return append(list, s.limits.rules.part(), s.certs.part())
+	list = append(list, s.limits.rules.part(), s.certs.part())
+	if !s.phase.serving.Load() {
+		list = append(list, web.Part{Name: "gRPC", Problem: "the port is not open yet: it waits for rules or the backend"})
+	}
+	return list
 }
 
 // serve returns when everything has ended: on ctx's end after a drain, or at once when

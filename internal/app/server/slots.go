@@ -184,7 +184,7 @@ func (s *slotService) run(ctx context.Context) {
 // part reports whether the database answers.
 func (s *slotService) part() web.Part {
 	problem, _ := s.database.problem()
-	return web.Part{Name: "database of slots", Problem: problem}
+	return web.Part{Name: "database of slots", Problem: problem, Shared: true}
 }
 
 func (s *slotService) databaseChanged(err error) {

@@ -12,12 +12,15 @@ type Part struct {
 	Name, Problem string
 	// Serving: the service is ready all the same.
 	Serving bool
+	// Shared: other replicas have the same problem, such as a store that is away.
+	Shared bool
 	// Detail is a figure or two for operators, such as how old it is; possibly empty.
 	Detail string
 }
 
 // Readiness answers /readyz: whether every part that is needed works. With ?verbose it
-// has a line for every part.
+// has a line for every part. With ?own parts that replicas share do not count: whether another
+// replica would do better.
 type Readiness struct {
 	Draining func() bool
 	Parts    func() []Part
@@ -29,6 +32,7 @@ func (ready Readiness) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "draining", http.StatusServiceUnavailable)
 		return
 	}
+	own := r.URL.Query().Has("own")
 	var all, wrong strings.Builder
 	for _, p := range ready.Parts() {
 		state := "ok"
@@ -36,7 +40,7 @@ func (ready Readiness) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			state = strings.Join(strings.Fields(p.Problem), " ") // one line, also of a driver's several
 		}
 		fmt.Fprintf(&all, "%s: %s\n", p.Name, state)
-		if p.Problem != "" && !p.Serving && wrong.Len() == 0 {
+		if p.Problem != "" && !p.Serving && !(own && p.Shared) && wrong.Len() == 0 {
 			fmt.Fprintf(&wrong, "%s: %s\n", p.Name, p.Problem)
 		}
 	}

@@ -19,3 +19,25 @@ func TestReadyHasOneLineForEachPart(t *testing.T) {
 		t.Errorf("%d %q, want %q", w.Code, got, want)
 	}
 }
+
+// With ?own only what is wrong with this replica counts.
+func TestReadyByItself(t *testing.T) {
+	shared := Part{Name: "backend", Problem: "away", Shared: true}
+	for path, want := range map[string]map[bool]int{
+		"/readyz":     {true: 503, false: 503},
+		"/readyz?own": {true: 503, false: 200},
+	} {
+		for expired, code := range want {
+			parts := []Part{shared, {Name: "rules"}}
+			if expired {
+				parts = append(parts, Part{Name: "certificates", Problem: "expired"})
+			}
+			w := httptest.NewRecorder()
+			ready := Readiness{Draining: func() bool { return false }, Parts: func() []Part { return parts }}
+			ready.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+			if w.Code != code {
+				t.Errorf("%s, expired %v: %d %s, want %d", path, expired, w.Code, w.Body, code)
+			}
+		}
+	}
+}
