@@ -36,7 +36,8 @@ func checkAlternatives(e *env) {
 func choice(at limit.Instant, keys []limit.Key, limits []*limit.Limit) limit.Request {
 	req := limit.Request{At: at}
 	for i := range keys {
-		req.Ops = append(req.Ops, limit.Op{Key: keys[i], Limit: limits[i], Cost: 1, Choice: limit.Choice{Set: 1, Group: uint8(i)}})
+		group := limit.Choice{Set: 1, Group: uint8(i)}
+		req.Ops = append(req.Ops, limit.Op{Key: keys[i], Limit: limits[i], Cost: 1, Choice: group})
 	}
 	return req
 }

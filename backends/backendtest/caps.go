@@ -74,10 +74,12 @@ func (e *env) badRequests(now limit.Instant) []badRequest {
 	if e.s.Caps.PlainWindows {
 		choice := ok
 		choice.Choice.Set = 1
-		bad = append(bad, badRequest{"alternatives", limit.Request{At: now, Ops: []limit.Op{choice}}, backends.ErrUnsupported})
+		req := limit.Request{At: now, Ops: []limit.Op{choice}}
+		bad = append(bad, badRequest{"alternatives", req, backends.ErrUnsupported})
 	} else {
 		back := limit.Op{Key: k, Limit: l, Cost: -1, AsOf: now, Choice: limit.Choice{Set: 1}}
-		bad = append(bad, badRequest{"correction as an alternative", limit.Request{At: now, Ops: []limit.Op{back}}, backends.ErrInvalid})
+		req := limit.Request{At: now, Ops: []limit.Op{back}}
+		bad = append(bad, badRequest{"correction as an alternative", req, backends.ErrInvalid})
 	}
 	for _, a := range limit.AllAlgorithms() {
 		ac, supported := e.s.Caps.Algorithms[a]

@@ -85,12 +85,13 @@ var checks = []check{
 // chosen are the checks of a short suite, by what they are about. TestShortSuiteNoticesMutants says
 // what they find.
 var chosen = map[string][]string{
-	"algorithms": {"Model", "Alternatives", "AlternativesInOrder", "RefusedChangesNothing", "OverflowElsewhere", "Hurry", "VerdictMemory", "Reset"},
-	"expiry":     {"ServerClock", "ClockSteps", "StateGoesAway"},
-	"keys":       {"Keys", "RawGroups", "Forget"},
-	"lists":      {"List"},
-	"caps":       {"OverCaps", "Cancelled", "Ping"},
-	"atomicity":  {"LastUnit", "CrossedKeys", "TwoHandles"},
+	"algorithms": {"Model", "Alternatives", "AlternativesInOrder", "RefusedChangesNothing", "OverflowElsewhere", "Hurry",
+		"VerdictMemory", "Reset"},
+	"expiry":    {"ServerClock", "ClockSteps", "StateGoesAway"},
+	"keys":      {"Keys", "RawGroups", "Forget"},
+	"lists":     {"List"},
+	"caps":      {"OverCaps", "Cancelled", "Ping"},
+	"atomicity": {"LastUnit", "CrossedKeys", "TwoHandles"},
 	"leases": {"LeaseModel", "LeasesExpireTogether", "LeasesGoAway", "LeasesForgotten", "LeasesEnd",
 		"LeasesOfAnOwner", "LeasesParallel"},
 	"tables": {"Claims"},

@@ -31,6 +31,10 @@ func TestWhoIsLimited(t *testing.T) {
 	}
 	code, out := admin("top")
 	wants(code, exitOK, out, "nobody was refused in the last 5m", "this replica only")
+	const window = 5 * time.Minute
+	if left := time.Until(time.Now().Truncate(window).Add(window)); left < 20*time.Second {
+		time.Sleep(left) // what is counted must not be forgotten before all is asked
+	}
 	code, out = headgate(t, "ask", "shop", "tenant=noisy", "-n", "9", "--addr", r.GRPC)
 	wants(code, exitOverLimit, out, "OVER_LIMIT limit=6/5m remaining=0 retry=")
 	code, out = admin("top")

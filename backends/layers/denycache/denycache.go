@@ -209,7 +209,8 @@ func (b *Backend) learn(req *limit.Request, v *limit.Verdict, sent time.Duration
 			b.cache.drop(&op.Key)
 			continue
 		}
-		if v.Err != nil || len(v.Outcomes) != len(req.Ops) || op.Limit == nil || op.Limit.Is(limit.Leased) || op.Alternative() {
+		if v.Err != nil || len(v.Outcomes) != len(req.Ops) || op.Limit == nil || op.Limit.Is(limit.Leased) ||
+			op.Alternative() {
 			continue
 		}
 		out, shares := &v.Outcomes[i], func(o limit.Op) bool { return o.Key == op.Key }
