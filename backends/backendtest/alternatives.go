@@ -23,21 +23,23 @@ func checkAlternatives(e *env) {
 	for range e.s.Rounds {
 		g := e.generator()
 		g.alternatives = true
-		g.compare(e)
+		e.compare(g, 6)
 		if leases {
 			g := e.leaseGenerator()
 			g.alternatives = true
-			g.compare(e)
+			e.compare(g, 8)
 		}
 	}
 }
 
-// choice is a request of alternatives of one op each, under keys of one group.
-func choice(at limit.Instant, keys []limit.Key, limits []*limit.Limit) limit.Request {
+// choice is a request of alternatives of one op each, whose limits have so many units, under keys of one group.
+func (e *env) choice(at limit.Instant, group string, a limit.Algorithm, units []int64) limit.Request {
 	req := limit.Request{At: at}
-	for i := range keys {
-		group := limit.Choice{Set: 1, Group: uint8(i)}
-		req.Ops = append(req.Ops, limit.Op{Key: keys[i], Limit: limits[i], Cost: 1, Choice: group})
+	for i, most := range units {
+		req.Ops = append(req.Ops, limit.Op{
+			Key: e.key(group+strconv.FormatInt(int64(at), 10), strconv.Itoa(i), a), Limit: e.longLimit(a, most), Cost: 1,
+			Choice: limit.Choice{Set: 1, Group: uint8(i)},
+		})
 	}
 	return req
 }
@@ -48,14 +50,9 @@ func checkAlternativesInOrder(e *env) {
 	e.open()
 	for _, at := range e.instants() {
 		for _, a := range e.algorithms() {
-			var keys []limit.Key
-			var limits []*limit.Limit
-			for i, most := range []int64{2, 3} {
-				keys = append(keys, e.key("order"+strconv.FormatInt(int64(at), 10), strconv.Itoa(i), a))
-				limits = append(limits, e.longLimit(a, most))
-			}
+			req := e.choice(at, "order", a, []int64{2, 3})
 			for n, want := range []int{0, 0, 1, 1, 1, -1, -1} {
-				v := e.take(choice(at, keys, limits))
+				v := e.take(req)
 				got := -1
 				for i := range v.Outcomes {
 					if v.Outcomes[i].Chosen {
@@ -76,14 +73,9 @@ func checkAlternativesParallel(e *env) {
 	e.open()
 	for _, at := range e.instants() {
 		for _, a := range e.algorithms() {
-			var keys []limit.Key
-			var limits []*limit.Limit
-			for i, most := range []int64{17, 22} {
-				keys = append(keys, e.key("choice"+strconv.FormatInt(int64(at), 10), strconv.Itoa(i), a))
-				limits = append(limits, e.longLimit(a, most))
-			}
-			chosen := e.crowdOf(choice(at, keys, limits), 8, 8)
-			for i, want := range []int64{17, 22} {
+			units := []int64{17, 22}
+			chosen := e.crowdOf(e.choice(at, "choice", a, units), 8, 8)
+			for i, want := range units {
 				if chosen[i] != want {
 					e.Errorf("%v at %d: alternative %d was chosen %d times, want %d", a, at, i, chosen[i], want)
 				}

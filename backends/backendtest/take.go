@@ -14,13 +14,22 @@ import (
 func checkModel(e *env) {
 	e.open()
 	for range e.s.Rounds {
-		e.generator().compare(e)
+		e.compare(e.generator(), 6)
 	}
 }
 
-// compare sends slices of random requests, and compares the verdicts with the model's.
-func (g *generator) compare(e *env) {
-	for range 1 + e.r.IntN(6) {
+// A comparer makes random requests, and knows the right answers.
+type comparer interface {
+	slice(n int) ([]limit.Request, []limit.Verdict)
+	differ(req *limit.Request, got, want *limit.Verdict) string
+	past(req *limit.Request) string
+	end(e *env) // of a slice
+}
+
+// compare sends up to most slices of g's requests, and compares the verdicts with its answers.
+func (e *env) compare(g comparer, most int) {
+	e.Helper()
+	for range 1 + e.r.IntN(most) {
 		n := 1
 		if e.r.IntN(4) > 0 {
 			n += e.r.IntN(40)
@@ -30,11 +39,16 @@ func (g *generator) compare(e *env) {
 		e.settle()
 		for i := range reqs {
 			if d := g.differ(&reqs[i], &got[i], &want[i]); d != "" {
-				e.Fatalf("request %d of %d in a slice: %s\n%s%s", i, n, d, describe(&reqs[i]), g.m.past(&reqs[i]))
+				e.Fatalf("request %d of %d in a slice: %s\n%s%s", i, n, d, describe(&reqs[i]), g.past(&reqs[i]))
 			}
 		}
+		g.end(e)
 	}
 }
+
+func (g *generator) past(req *limit.Request) string { return g.m.past(req) }
+
+func (g *generator) end(*env) {}
 
 // checkSliceEqualsSingles holds Take to its law: a slice is decided as if its
 // requests had come one by one.

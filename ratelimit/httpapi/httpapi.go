@@ -44,10 +44,7 @@ type Handlers struct {
 
 // yield is web.Yield, for a request that goes on to wait for the store, unless that computes in this process.
 func (h *Handlers) yield(ctx context.Context) (resume func()) {
-	if h.Service.Local() {
-		return func() {}
-	}
-	return web.Yield(ctx)
+	return web.YieldIf(ctx, !h.Service.Local())
 }
 
 // shown is a key as answers have it.

@@ -10,19 +10,19 @@ import (
 )
 
 // FormerHeadgate returns the program headgate of a commit of the repository at root. It is built once, from the
-// repository's own history, and kept where set-up installs. Where the commit or the modules that it needs cannot be
-// had, as in a shallow clone, the test is skipped like one whose server is missing.
+// repository's own history, and kept where set-up installs. If the commit or its modules are missing, as in a
+// shallow clone, the test is skipped like one whose server is missing.
 func FormerHeadgate(tb TB, root, commit string) string {
 	tb.Helper()
 	if os.Getenv(EnvServers) != NoServers {
 		if err := buildFormer(root, commit); err != nil {
-			tb.Logf("not run: the former build %.12s cannot be had: %v", commit, err)
+			tb.Logf("not run: cannot build the former commit %.12s: %v", commit, err)
 		}
 	}
 	return UseClient(tb, Former)
 }
 
-// buildFormer builds the program unless it is there. After an error there is none.
+// buildFormer builds the program if it does not exist. If it fails, it leaves no program.
 func buildFormer(root, commit string) error {
 	e, err := engineNamed(Former)
 	if err != nil {

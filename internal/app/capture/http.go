@@ -40,7 +40,7 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer h.remove(s)
-	web.Yield(r.Context()) // for good
+	web.Yield(r.Context()) // and never resume
 	ctx, cancel := context.WithTimeout(r.Context(), period)
 	defer cancel()
 	h.log.Info("requests are captured by the admin API", "by", web.CallerOf(r.Context()), "for", period)

@@ -18,3 +18,11 @@ func Yield(ctx context.Context) (resume func()) {
 	}
 	return func() {}
 }
+
+// YieldIf is Yield for work that may have nothing to wait for, as where a store computes in this process.
+func YieldIf(ctx context.Context, waits bool) (resume func()) {
+	if !waits {
+		return func() {}
+	}
+	return Yield(ctx)
+}

@@ -79,8 +79,8 @@ func (a *Account) Grants(total int) bool {
 	return int64(total) <= a.Pool.FairShare()
 }
 
-// Spares reports whether the holder may keep that many bytes of what clients can go without sooner than others: while
-// all holders keep less than half of what is free, and else a little.
+// Spares reports whether the holder may keep that many bytes for something of low priority: while all holders keep less
+// than half of what is free, and otherwise a few.
 func (a *Account) Spares(total int) bool {
 	return total <= reserve || a.Pool.used.Load()+a.Unknown(total) <= a.Pool.Free()/2
 }

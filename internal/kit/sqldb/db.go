@@ -93,10 +93,7 @@ func (db *DB) InProcess() bool { return db.Dialect.inProcess }
 
 // yield is background.Yield, for a caller that goes on to wait for the database, unless that computes here.
 func (db *DB) yield(ctx context.Context) (resume func()) {
-	if db.Dialect.inProcess {
-		return func() {}
-	}
-	return background.Yield(ctx)
+	return background.YieldIf(ctx, !db.InProcess())
 }
 
 // Row runs a query for at most one row; ok is false if it returns no row.

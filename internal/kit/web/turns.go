@@ -161,8 +161,11 @@ func (t *turn) yield(ctx context.Context) (resume func()) {
 	}
 }
 
-// Yield gives back the turn of a request that goes on to wait for others. It takes a turn again by resume, or never.
+// Yield is [background.Yield], for handlers: it gives back the turn of a request that goes on to wait for others.
 func Yield(ctx context.Context) (resume func()) { return background.Yield(ctx) }
+
+// YieldIf is [background.YieldIf], for handlers.
+func YieldIf(ctx context.Context, waits bool) (resume func()) { return background.YieldIf(ctx, waits) }
 
 // resumes takes the turn again, unless the request waits for others besides, and reports whether it has come.
 func (t *turn) resumes(ctx context.Context) bool {

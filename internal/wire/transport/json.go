@@ -64,9 +64,7 @@ func serveJSON(s *ratelimit.Service, w http.ResponseWriter, r *http.Request) rat
 
 // decide has the service decide. The turn of the request is given back where there is something to wait for.
 func decide(s *ratelimit.Service, ctx context.Context, req *ratelimit.Request, resp *ratelimit.Response) {
-	if !s.Local() {
-		defer web.Yield(ctx)()
-	}
+	defer web.YieldIf(ctx, !s.Local())()
 	s.Decide(ctx, []*ratelimit.Request{req}, []*ratelimit.Response{resp})
 }
 
