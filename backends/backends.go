@@ -126,8 +126,8 @@ func (e laterState) Unwrap() []error { return []error{ErrLater, ErrNotApplied, e
 type Atomicity uint8
 
 const (
-	// PerPartition: the ops whose keys share a Group. A request over several
-	// groups never admits too much. When it is refused, what it took elsewhere
+	// PerPartition: the ops whose keys share a Group, or its half that names the
+	// partition ([limit.Partition]). A request over several never admits too much. When it is refused, what it took elsewhere
 	// is given back soon after the answer, and may refuse others until then; if
 	// that fails it counts until its window ends. The Reset of such a refusal may
 	// count it, too. Of a request that may be refused, costs below zero without
@@ -380,9 +380,10 @@ func (c *Caps) checkAlternatives(ops []limit.Op) error {
 	if c.PlainWindows {
 		return fmt.Errorf("%w: backend %s has no alternatives", ErrUnsupported, c.Title())
 	}
+	first, _ := limit.Partition(ops[0].Key.Group)
 	for i := range ops {
-		if c.Atomicity == PerPartition && ops[i].Key.Group != ops[0].Key.Group {
-			return fmt.Errorf("%w: backend %s decides alternatives only where all keys have one group",
+		if of, _ := limit.Partition(ops[i].Key.Group); c.Atomicity == PerPartition && of != first {
+			return fmt.Errorf("%w: backend %s decides alternatives only where all keys are in one partition",
 				ErrUnsupported, c.Title())
 		}
 		if ops[i].AsOf != 0 {

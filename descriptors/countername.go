@@ -49,7 +49,7 @@ const HashPrefix = "sha256:"
 // does so; if not, the descriptor is that of a rule that there was once, or of a request with a
 // limit of its own. ok is false for groups that do not show it: hashes, and names that operators chose.
 func (s *Set) Counted(group string) (domain string, entries []Entry, matches, ok bool) {
-	parts := SplitGroup(group)
+	parts := SplitGroup(limit.Encoding(group))
 	switch {
 	case len(parts) == 2: // a resource, or several with one counter
 		resource, found := strings.CutPrefix(parts[1], "counter:")

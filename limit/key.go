@@ -2,6 +2,7 @@ package limit
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 //
 // A group built by [AppendPart] and [MakeGroup] is an injective encoding:
 // different parts give different groups. It is at most [MaxGroupLen] bytes.
+// So is one built by [GroupIn], which is kept together with other groups.
 type Key struct {
 	Group string
 	Limit string
@@ -56,6 +58,54 @@ func MakeGroup(encoding []byte) string {
 // IsRawGroup reports whether g is one that RawGroup made of a value that is not too
 // long.
 func IsRawGroup(g string) bool { return strings.HasPrefix(g, "=") }
+
+// maxHalf bounds each half of a group that [GroupIn] makes.
+const maxHalf = 60
+
+// GroupIn returns a group whose keys a store that is spread over partitions keeps together with those of all groups
+// that have the same partition. Both halves are encodings made by AppendPart, or, if they are longer than 60 bytes,
+// "h" and their SHA-256 in base64. No other group begins with "+".
+func GroupIn(partition, rest []byte) string {
+	partition, rest = half(partition), half(rest)
+	var buf [MaxGroupLen]byte
+	return string(append(AppendPart(append(buf[:0], '+'), string(partition)), rest...))
+}
+
+func half(encoding []byte) []byte {
+	if len(encoding) <= maxHalf {
+		return encoding
+	}
+	sum := sha256.Sum256(encoding)
+	return base64.RawURLEncoding.AppendEncode([]byte{'h'}, sum[:])
+}
+
+// Partition returns what names the partition of a group's keys, and the rest of the group: of a group that [GroupIn]
+// made its halves, where "+" and a length stand before the first; of any other all of it, and nothing.
+func Partition(group string) (partition, rest string) {
+	_, at := halves(group)
+	return group[:at], group[at:]
+}
+
+// Encoding returns the encoding that a group was made of; of one that is a hash something else that no AppendPart has
+// made.
+func Encoding(group string) string {
+	from, _ := halves(group)
+	return group[from:]
+}
+
+// halves returns where the halves begin that [GroupIn] made a group of. Another group is all the first half.
+func halves(group string) (first, second int) {
+	if !strings.HasPrefix(group, "+") {
+		return 0, len(group)
+	}
+	length, _, _ := strings.Cut(group[1:], ":")
+	n, err := strconv.Atoi(length)
+	first = len("+") + len(length) + len(":")
+	if err != nil || n < 0 || first+n > len(group) {
+		return 0, len(group)
+	}
+	return first, first + n
+}
 
 // RawGroup returns a group that is value itself behind "=", for counters that
 // are shared with other programs under a name of the operator's choice. With

@@ -130,3 +130,47 @@ func TestAppendPartKeepsPrefix(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// Groups of one partition share the half that names it, whatever their lengths, and no two are the same.
+func TestGroupsOfOnePartition(t *testing.T) {
+	part := func(texts ...string) (b []byte) {
+		for _, text := range texts {
+			b = AppendPart(b, text)
+		}
+		return b
+	}
+	long := strings.Repeat("x", 5000)
+	seen := map[string]bool{}
+	for _, partition := range [][]byte{part(), part("ai"), part("ai", "+1:a"), part("ai", "user"), part("ai", long), part("ai", long+"y")} {
+		first := ""
+		for _, rest := range [][]byte{part(""), part("}"), part("openai"), part("+"), part(long), part(long + "y")} {
+			group := GroupIn(partition, rest)
+			if len(group) > MaxGroupLen || group[0] != '+' {
+				t.Errorf("GroupIn(%.20q, %.20q) = %q", partition, rest, group)
+			}
+			if seen[group] {
+				t.Errorf("%q is the group of two", group)
+			}
+			seen[group] = true
+			of, behind := Partition(group)
+			if first == "" {
+				first = of
+			}
+			if of != first || of+behind != group {
+				t.Errorf("Partition(%q) = %q, %q, want %q first", group, of, behind, first)
+			}
+			if len(partition) <= maxHalf && len(rest) <= maxHalf && Encoding(group) != string(partition)+string(rest) {
+				t.Errorf("Encoding(%q) = %q", group, Encoding(group))
+			}
+		}
+		if seen[first] {
+			t.Errorf("two partitions are called %q", first)
+		}
+		seen[first] = true
+	}
+	for _, other := range []string{"", "2:ai", "=+3:a", "h00", "+", "+9:a", "+x:a", "+-1:a"} {
+		if of, rest := Partition(other); of != other || rest != "" || Encoding(other) != other {
+			t.Errorf("Partition(%q) = %q, %q", other, of, rest)
+		}
+	}
+}

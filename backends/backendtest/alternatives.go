@@ -32,13 +32,15 @@ func checkAlternatives(e *env) {
 	}
 }
 
-// choice is a request of alternatives of one op each, whose limits have so many units, under keys of one group.
+// choice is a request of alternatives of one op each, whose limits have so many units, under keys of one partition.
 func (e *env) choice(at limit.Instant, group string, a limit.Algorithm, units []int64) limit.Request {
 	req := limit.Request{At: at}
 	for i, most := range units {
+		number := strconv.Itoa(i)
+		key := e.key(group+strconv.FormatInt(int64(at), 10), number, a)
+		key.Group = limit.GroupIn(limit.AppendPart(nil, key.Group), limit.AppendPart(nil, number+"}%"))
 		req.Ops = append(req.Ops, limit.Op{
-			Key: e.key(group+strconv.FormatInt(int64(at), 10), strconv.Itoa(i), a), Limit: e.longLimit(a, most), Cost: 1,
-			Choice: limit.Choice{Set: 1, Group: uint8(i)},
+			Key: key, Limit: e.longLimit(a, most), Cost: 1, Choice: limit.Choice{Set: 1, Group: uint8(i)},
 		})
 	}
 	return req

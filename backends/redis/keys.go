@@ -159,12 +159,17 @@ func (k *keys) identity(op *limit.Op, at limit.Instant) limit.Key {
 	return op.Key
 }
 
-// ownKey puts the group in braces, so that a Cluster keeps it together.
+// ownKey puts the group, or the half of it that names its partition, in braces, so that a Cluster keeps it together.
+// The other half stands behind, and ends with a brace, too.
 func (k *keys) ownKey(key limit.Key) string { return string(k.appendOwnKey(nil, key)) }
 
 func (k *keys) appendOwnKey(to []byte, key limit.Key) []byte {
+	partition, rest := limit.Partition(key.Group)
 	to = append(append(to, k.prefix...), '{')
-	to = append(append(to, escapeGroup(key.Group)...), '}')
+	to = append(append(to, escapeGroup(partition)...), '}')
+	if rest != "" {
+		to = append(append(to, escapeGroup(rest)...), '}')
+	}
 	return append(to, key.Limit...)
 }
 

@@ -102,6 +102,13 @@ func (k *keys) parse(key string) (limit.Key, bool) {
 	if group == "%" {
 		group = ""
 	}
+	if strings.HasPrefix(group, "+") {
+		second, limitPart, closed := strings.Cut(part, "}")
+		if !closed {
+			return limit.Key{}, false
+		}
+		group, part = group+second, limitPart
+	}
 	return limit.Key{Group: groupUnescaper.Replace(group), Limit: part}, true
 }
 

@@ -33,7 +33,8 @@ func (k *keys) slotOf(op *limit.Op, at limit.Instant) int {
 	if k.isShared(&op.Key, op.Limit) {
 		return slotOf(k.keyOf(op, at))
 	}
-	return slotOfTag(escapeGroup(op.Key.Group)) // see appendOwnKey
+	partition, _ := limit.Partition(op.Key.Group)
+	return slotOfTag(escapeGroup(partition)) // see appendOwnKey
 }
 
 // crcTable is that of CRC16/XMODEM.
