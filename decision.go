@@ -74,6 +74,10 @@ type Decision struct {
 	Remaining int64
 	Reset     time.Duration
 
+	// Chosen is, by the name that rules have in `choose`, the last value of the descriptor that is charged; nil if no
+	// rule chooses, or the request is refused.
+	Chosen map[string]string
+
 	// Delay is how long the request should wait before it passes, or before it gets
 	// the refusal: a tier of a limit on requests in flight says so.
 	Delay time.Duration
@@ -103,6 +107,7 @@ func (d *Decision) fill(r *ratelimit.Response) {
 	*d = Decision{
 		Allowed: !r.OverLimit, Degraded: r.Degraded, Rule: in.Rule, Name: in.Name,
 		Remaining: int64(in.Remaining), Reset: time.Duration(in.Reset) * time.Second, Delay: in.Delay,
+		Chosen: in.Chosen,
 	}
 	if l := in.Limit; l != nil {
 		d.Max = l.Max()

@@ -375,14 +375,20 @@ func (c *Caps) CheckRequest(req *limit.Request) error {
 	return nil
 }
 
+// Together reports whether the counters of two groups can be alternatives in one request.
+func (c *Caps) Together(group, other string) bool {
+	of, _ := limit.Partition(group)
+	with, _ := limit.Partition(other)
+	return c.Atomicity == Whole || of == with
+}
+
 // checkAlternatives reports why a request with alternatives cannot be decided in one step, or nil.
 func (c *Caps) checkAlternatives(ops []limit.Op) error {
 	if c.PlainWindows {
 		return fmt.Errorf("%w: backend %s has no alternatives", ErrUnsupported, c.Title())
 	}
-	first, _ := limit.Partition(ops[0].Key.Group)
 	for i := range ops {
-		if of, _ := limit.Partition(ops[i].Key.Group); c.Atomicity == PerPartition && of != first {
+		if !c.Together(ops[0].Key.Group, ops[i].Key.Group) {
 			return fmt.Errorf("%w: backend %s decides alternatives only where all keys are in one partition",
 				ErrUnsupported, c.Title())
 		}

@@ -253,10 +253,22 @@ func (b *builder) rule(w *way) *Rule {
 	}
 	if len(s.Limits) == 0 && s.Concurrency == nil && len(s.Rules) > 0 {
 		at.policy(w)
+		if s.Choose != "" || s.Prefer != 0 {
+			at.errorf("choose", "choose and prefer need a rate_limit, limits or concurrency in the same rule; rules below do not "+
+				"inherit them")
+		}
 		return nil
 	}
+	at.choose(s, &terms)
 	r := b.newRule(&s.Body, terms, w.domain)
-	r.Policy = at.policy(w)
+	r.Policy, r.Choose, r.Prefer = at.policy(w), s.Choose, s.Prefer
+	if s.Choose != "" {
+		var keys []byte
+		for _, key := range along(w, func(u *way) string { return u.spec.Key }) {
+			keys = limit.AppendPart(keys, key)
+		}
+		r.Keys = string(keys)
+	}
 	r.Path, r.raw = w.dotted, s.CountByValue
 	r.begins, r.anyKey = w.domain.begin(w)
 	if s.MaxKeys > 0 {
@@ -296,6 +308,23 @@ func along[T any](w *way, what func(*way) T) []T {
 		list[w.depth-1] = what(w)
 	}
 	return list
+}
+
+// maxPrefer bounds prefer.
+const maxPrefer = 1_000_000
+
+// choose checks what a rule says of others that it is chosen from.
+func (s *spot) choose(spec *RuleSpec, terms *Terms) {
+	switch {
+	case spec.Choose == "" && spec.Prefer != 0:
+		s.errorf("prefer", "prefer needs choose in the same rule: it orders those that choose the same")
+	case spec.Choose == "" || !s.visible("choose", spec.Choose):
+	case !s.between("prefer", spec.Prefer, 0, maxPrefer):
+	case spec.CountByValue:
+		s.errorf("choose", "choose and counter: value contradict each other: the counters of a choice have names of their own")
+	case len(terms.Replaces) > 0:
+		s.errorf("choose", "choose and replaces contradict each other: which limits apply must be known before one is chosen")
+	}
 }
 
 // policy compiles what makes the keys of policies for the rule at w, or nil if the rule names no policies.

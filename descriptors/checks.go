@@ -78,13 +78,16 @@ func (s *spot) between(field string, n, least, most int64) bool {
 
 // name checks the name of a limit or tier. It goes into a response header
 // between quotes.
-func (s *spot) name(name string) bool {
-	if !s.text("name", "name", name, maxName) {
+func (s *spot) name(name string) bool { return s.visible("name", name) }
+
+// visible checks a name in a field, as name does.
+func (s *spot) visible(field, name string) bool {
+	if !s.text(field, field, name, maxName) {
 		return false
 	}
 	for _, c := range []byte(name) {
 		if c < ' ' || c > '~' || c == '"' || c == '\\' {
-			s.errorf("name", "name %q must be of visible ASCII characters without quotes and backslashes", name)
+			s.errorf(field, "%s %q must be of visible ASCII characters without quotes and backslashes", field, name)
 			return false
 		}
 	}

@@ -13,6 +13,8 @@ func TestCountedFindsTheDescriptorOfAGroup(t *testing.T) {
 descriptors:
   - {key: user, rate_limit: {unit: second, requests_per_unit: 1}}
   - {key: team, value: "a*", share_threshold: true, rate_limit: {unit: second, requests_per_unit: 1}}
+  - key: for
+    descriptors: [{key: dest, choose: model, rate_limit: {unit: second, requests_per_unit: 1}}]
 resources:
   - {path: /v1/pay, method: GET, rate_limit: {unit: second, requests_per_unit: 1}}
   - {name: shared, path: /v1/more, method: GET, rate_limit: {unit: second, requests_per_unit: 1}}
@@ -24,6 +26,8 @@ resources:
 		{[]descriptors.Entry{{Key: "user", Value: "alice"}}, "d|user=alice"},
 		{[]descriptors.Entry{{Key: "user", Value: strings.Repeat("x", 300)}}, ""},
 		{[]descriptors.Entry{{Key: "team", Value: "abc"}}, "d|team=a*"},
+		{[]descriptors.Entry{{Key: "for", Value: "u}"}, {Key: "dest", Value: "openai"}}, "d|for=u}|dest=openai"},
+		{[]descriptors.Entry{{Key: "for", Value: strings.Repeat("x", 300)}, {Key: "dest", Value: "openai"}}, ""},
 		{[]descriptors.Entry{{Key: "method", Value: "GET"}, {Key: "path", Value: "/v1/pay"}}, "d|method=GET|path=/v1/pay"},
 		{[]descriptors.Entry{{Key: "method", Value: "GET"}, {Key: "path", Value: "/v1/more"}}, ""},
 	} {

@@ -85,6 +85,8 @@ func (r *Rule) modes() string {
 	l.addIf(r.shared != nil, ", share_threshold: true")
 	l.addIf(r.raw, ", counter: value")
 	l.addIf(r.Policy != nil, ", policy: %v", r.Policy)
+	l.addIf(r.Choose != "", ", choose: %s", r.Choose)
+	l.addIf(r.Prefer != 0, ", prefer: %d", r.Prefer)
 	l.addIf(len(r.Replaces) > 0, ", replaces: %s", strings.Join(r.Replaces, " "))
 	l.addIf(r.OnBackendError != FailDefault, ", on_backend_error: %v", r.OnBackendError)
 	l.addIf(r.OnOverload != FailDefault, ", on_overload: %v", r.OnOverload)

@@ -51,7 +51,7 @@ func (s *Set) MatchIn(buf []byte, domain string, entries []Entry, m *Match) (use
 	switch {
 	case !r.counts():
 		return buf, true
-	case r.raw:
+	case r.raw, r.Choose != "":
 		m.Group = r.group(entries)
 		return buf, true
 	}
@@ -130,8 +130,11 @@ const stackGroup = 160
 // to the pattern's rule, or to a wildcard that stands earlier and matches
 // everything the pattern does ([level.literals]).
 func (r *Rule) group(entries []Entry) string {
-	if r.raw {
+	switch {
+	case r.raw:
 		return limit.RawGroup(entries[len(entries)-1].Value)
+	case r.Choose != "":
+		return r.groupOfChoice(entries)
 	}
 	size := len(r.Domain) + 8
 	for i := range entries {
@@ -152,14 +155,29 @@ func (r *Rule) group(entries []Entry) string {
 }
 
 func (r *Rule) appendGroup(buf []byte, entries []Entry) []byte {
+	last := len(entries) - 1
+	return limit.AppendPart(r.appendAlike(buf, entries), r.counted(entries, last))
+}
+
+// appendAlike appends all of the group but the last value.
+func (r *Rule) appendAlike(buf []byte, entries []Entry) []byte {
 	buf = append(buf, r.begins...)
 	for i := range entries {
+		if i > 0 {
+			buf = limit.AppendPart(buf, r.counted(entries, i-1))
+		}
 		if i > 0 || r.anyKey {
 			buf = limit.AppendPart(buf, entries[i].Key)
 		}
-		buf = limit.AppendPart(buf, r.counted(entries, i))
 	}
 	return buf
+}
+
+// groupOfChoice returns the group of a rule that others are chosen from as well. Descriptors that differ in their last
+// value alone, as the candidates of a request do, are kept together, so that a store can choose in one step.
+func (r *Rule) groupOfChoice(entries []Entry) string {
+	var alike, last [stackGroup]byte
+	return limit.GroupIn(r.appendAlike(alike[:0], entries), limit.AppendPart(last[:0], r.counted(entries, len(entries)-1)))
 }
 
 // TextGroup returns the group of counters that envoyproxy/ratelimit has as well (see

@@ -26,6 +26,12 @@ type Rule struct {
 	// Policy makes the keys of policies that take the place of the rule's only limit; nil if none
 	// do. See [Rule.AppendPolicyKey].
 	Policy *policies.Template
+	// Choose: of a request's descriptors whose rules have the same text here, one is charged, the first that has room.
+	// Those with a lower Prefer come first, and of equal ones the earlier in the request. Empty: the rule chooses nothing.
+	Choose string
+	Prefer int64
+	// Keys are those of the entries that lead to a rule with Choose, as limit.AppendPart writes them; else empty.
+	Keys string
 	// Metric says which runtime values of the descriptor's entries go into
 	// the metrics' rule label.
 	Metric MetricDetail

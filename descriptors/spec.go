@@ -175,6 +175,9 @@ type RuleSpec struct {
 	// Policy makes the keys of policies that take the place of the rule's limit, as
 	// [policies.ParseTemplate] reads it; empty: none do.
 	Policy string
+	// Choose and Prefer are as in [Rule].
+	Choose string
+	Prefer int64
 	// Rules are the rules below, in order.
 	Rules []*RuleSpec
 }

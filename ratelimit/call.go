@@ -140,6 +140,7 @@ type Call struct {
 	cause     *Cause                    // why policies answer, nil if they do not
 	strictest descriptors.FailurePolicy // of the policies that answer
 	failure   *Error                    // fails the call by policy, else nil
+	choices   []choice                  // between decisions
 	Refuses   *Decision                 // refuses the request, also where shadow mode admits it; nil if none does
 
 	// Requests in flight.
@@ -193,7 +194,7 @@ func (b *Batch) start(engine *engine, reqs []*Request, resps []*Response) {
 func (c *Call) begin(req *Request, resp *Response) {
 	c.Request, c.Response, c.takeIndex, c.holder = req, resp, -1, ""
 	c.Verdict, c.cause, c.failure, c.Refuses = nil, nil, nil, nil
-	c.Ops, c.views, c.returns = c.Ops[:0], c.views[:0], c.returns[:0]
+	c.Ops, c.views, c.returns, c.choices = c.Ops[:0], c.views[:0], c.returns[:0], c.choices[:0]
 	c.estimate, c.units, c.reserved, c.ends, c.settling = 0, 0, c.reserved[:0], c.ends[:0], c.settling[:0]
 	c.Response.reset(len(c.Request.Descriptors))
 }
@@ -244,7 +245,7 @@ func (c *Call) answer(ctx context.Context, b *Batch) {
 }
 
 // conclusion completes the decisions, and returns the one that refuses the request: of those out of quota mode the
-// one with the longest wait. Those in quota mode refuse only if all of them do.
+// one with the longest wait. Those in quota mode refuse only if all of them do, and so do the candidates of a choice.
 func (c *Call) conclusion(ctx context.Context, b *Batch) *Decision {
 	var enforced, quota *Decision
 	inQuota, overQuota := 0, 0
@@ -253,6 +254,7 @@ func (c *Call) conclusion(ctx context.Context, b *Batch) *Decision {
 		c.conclude(b, d)
 		over := d.status.OverLimit
 		switch {
+		case d.candidate: // see concludeChoice
 		case b.engine.conf.QuotaMode || (d.view != nil && d.view.quota):
 			inQuota++
 			if over {
@@ -262,6 +264,11 @@ func (c *Call) conclusion(ctx context.Context, b *Batch) *Decision {
 				}
 			}
 		case over && d.outweighs(enforced):
+			enforced = d
+		}
+	}
+	for n := range c.choices {
+		if d := c.concludeChoice(&c.choices[n]); d != nil && d.outweighs(enforced) {
 			enforced = d
 		}
 	}
@@ -282,6 +289,7 @@ func (b *Batch) release() {
 		}
 		c.Request, c.Response, c.Verdict, c.Refuses = nil, nil, nil, nil
 		clear(c.Decisions)
+		clear(c.choices)
 		clear(c.Ops)
 		clear(c.views)
 		clear(c.lease.Held)
@@ -325,9 +333,10 @@ func (c *Call) refund(ctx context.Context, b *Batch, v *limit.Verdict) {
 	passed, until := b.sinceAsked(back.At), maxRefund
 	for i := range c.Ops {
 		op := c.Ops[i]
-		if !v.Outcomes[i].Admitted || op.Each || op.Cost <= 0 {
+		if !v.Charged(c.Ops, i) || op.Each || op.Cost <= 0 {
 			continue
 		}
+		op.Choice = limit.Choice{}
 		left := windowLeft(op.Limit, v.At)
 		if left <= passed {
 			continue // it would give units of the next window

@@ -18,7 +18,9 @@ func CapProblems(set *descriptors.Set, caps *backends.Caps) []descriptors.Proble
 // checkCaps reports them of a set that comes after one that the backend keeps.
 func checkCaps(set, old *descriptors.Set, caps *backends.Caps) error {
 	added, _, ok := set.Since(old)
-	if !ok || slices.ContainsFunc(added, (*descriptors.Rule).Raw) { // which may share a log with any rule
+	// Some share a log with any rule, or are chosen from others.
+	related := func(r *descriptors.Rule) bool { return r.Raw() || r.Choose != "" }
+	if !ok || slices.ContainsFunc(added, related) {
 		added = set.Rules()
 	}
 	return joined(capProblems(added, caps))
@@ -35,6 +37,7 @@ func joined(problems []descriptors.Problem) error {
 func capProblems(rules []*descriptors.Rule, caps *backends.Caps) []descriptors.Problem {
 	var list []descriptors.Problem
 	var shared sharedLimit
+	choices := candidates{}
 	var kept *limit.Limit // rules share limits, and most rules the one of the rule before
 	for _, r := range rules {
 		report := func(err error) {
@@ -61,6 +64,9 @@ func capProblems(rules []*descriptors.Rule, caps *backends.Caps) []descriptors.P
 		}
 		if r.Raw() {
 			report(shared.check(r, caps))
+		}
+		if r.Choose != "" {
+			report(choices.check(r, caps))
 		}
 		if caps.PlainWindows {
 			report(checkPlain(r, caps))
@@ -94,12 +100,32 @@ func checkPlain(r *descriptors.Rule, caps *backends.Caps) error {
 		what = "counter: value"
 	case len(r.Limits) > 1:
 		what = "several limits in one rule"
+	case r.Choose != "":
+		what = "choose"
 	default:
 		return nil
 	}
 	return fmt.Errorf("%w: it counts in the counters of envoyproxy/ratelimit, which has none for %s: "+
 		"leave them out as long as both decide, or leave out %s",
 		backends.ErrUnsupported, what, caps.Variant)
+}
+
+// candidates are the first rules of each choice.
+type candidates map[ruleLabel]*descriptors.Rule
+
+// check returns an error if the backend cannot choose between r and the first rule of its choice in one step.
+func (c candidates) check(r *descriptors.Rule, caps *backends.Caps) error {
+	label := ruleLabel{r.Domain, r.Choose}
+	first := c[label]
+	if first == nil {
+		c[label], first = r, r
+	}
+	if first.Keys == r.Keys || caps.Atomicity == backends.Whole {
+		return nil
+	}
+	file, line := first.Place()
+	return fmt.Errorf("%w: it can choose only between descriptors that differ in their last value alone; the rule that also "+
+		"chooses %q, %s (%s:%d), has other keys", backends.ErrUnsupported, r.Choose, first.Path, file, line)
 }
 
 // A sharedLimit is the first limit that counts in a log which other limits share.

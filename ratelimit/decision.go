@@ -25,6 +25,7 @@ type Decision struct {
 
 	decider   int32 // which of policies decides, as policyViews.view says
 	unlimited bool
+	candidate bool // of a choice
 	returns   bool // a lease came back with it, which is nothing to decide about
 	reports   bool // what a request has cost that reserved units: noteReport answers it
 	Counted   bool // counters decided, in the store or in this process

@@ -28,7 +28,7 @@ func (c *Call) grant(b *Batch, v *limit.Verdict, local bool) {
 	until, longest := limit.Instant(0), time.Duration(0)
 	for i := range c.Ops {
 		lv, out := c.views[i], &v.Outcomes[i]
-		if lv.inFlight == nil || c.Ops[i].Cost <= 0 || !out.Admitted {
+		if lv.inFlight == nil || c.Ops[i].Cost <= 0 || !v.Charged(c.Ops, i) {
 			continue
 		}
 		c.Response.granted = append(c.Response.granted, leases.Grant{Op: c.Ops[i], Domain: lv.domain, Rule: lv.rule})

@@ -33,6 +33,9 @@ type Inside struct {
 	TierName string
 	// Delay is how long tiers keep the request waiting that they let pass.
 	Delay time.Duration
+	// Chosen is, by the name of each choice, the last value of the descriptor that is charged; nil if the request is
+	// refused, or chooses nothing.
+	Chosen map[string]string
 	// Reserved is how many units the request has reserved.
 	Reserved int64
 	// Lease is what the request got. It has no keys if there is nothing to end.
@@ -45,7 +48,7 @@ func tellInside(_ *Batch, c *Call) {
 		return
 	}
 	in := c.Response.inside()
-	in.Reserved = c.units
+	in.Reserved, in.Chosen = c.units, c.chosen()
 	if d := c.Refuses; d != nil {
 		in.Wait = d.Wait
 		if d.Tier != nil {

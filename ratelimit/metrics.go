@@ -24,13 +24,14 @@ const (
 	OutcomeFailedClosed         // the backend failed, the rule's policy refused
 	OutcomeFailedError          // the backend failed, the rule's policy failed the call
 	OutcomeOverload             // the backend could not be asked for too many requests, the rule's policy answered
+	OutcomeNotChosen            // another descriptor is charged, or would be, that the rule chooses from
 	NumOutcomes
 )
 
 // String returns the outcome's metric label.
 func (o Outcome) String() string {
 	return [NumOutcomes]string{"ok", "over_limit", "shadow_over_limit", "unlimited", "no_rule", "failed_open",
-		"failed_closed", "failed_error", "overload"}[o]
+		"failed_closed", "failed_error", "overload", "not_chosen"}[o]
 }
 
 // Metrics count what services decide. They may be of several services; nil ones count nothing.

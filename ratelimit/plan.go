@@ -20,17 +20,26 @@ func (c *Call) plan(b *Batch) *Error {
 	if e := c.Request.Estimate; e != nil {
 		c.estimate = int64(min(e.Units, maxCost))
 	}
-	replacing := false
+	replacing, choosing := false, false
 	for i := range c.Request.Descriptors {
 		if err := c.match(b, i); err != nil {
 			return err
 		}
-		if v := c.Decisions[i].view; v != nil && len(v.rule.Replaces) > 0 {
-			replacing = true
+		if v := c.Decisions[i].view; v != nil {
+			replacing = replacing || len(v.rule.Replaces) > 0
+			choosing = choosing || v.rule.Choose != ""
 		}
+	}
+	if choosing {
+		c.findChoices()
 	}
 	for i := range c.Decisions {
 		if err := c.addOps(b, i, replacing); err != nil {
+			return err
+		}
+	}
+	if len(c.choices) > 0 {
+		if err := c.addChoices(b); err != nil {
 			return err
 		}
 	}
@@ -139,7 +148,7 @@ func (c *Call) addOps(b *Batch, i int, replacing bool) *Error {
 				i, lv.Name)
 		}
 		if most := b.engine.conf.Caps.MaxOps; len(c.Ops) == most {
-			return invalid("the descriptors match more than %d limits", most)
+			return tooManyOps(most)
 		}
 		c.views = append(c.views, lv)
 		c.Ops = append(c.Ops, limit.Op{})
@@ -153,10 +162,12 @@ func (c *Call) addOps(b *Batch, i int, replacing bool) *Error {
 		p.n++
 	}
 	if how == reserves {
-		c.reserve(b, i, p.First)
+		return c.reserve(b, i, p.First)
 	}
 	return nil
 }
+
+func tooManyOps(most int) *Error { return invalid("the descriptors match more than %d limits", most) }
 
 // setOp has an op, which is zero but for what this sets, be about a limit of a rule. named says whether the caller
 // names the cost.

@@ -34,8 +34,15 @@ func (c *Call) degrade(ctx context.Context, b *Batch, err error) *limit.Verdict 
 		if p.policy != descriptors.FailLocal && !c.enforcing(b, p) {
 			p.policy = descriptors.FailAllow
 		}
-		strictest = stricter(strictest, p.policy)
-		c.Response.Uncounted = c.Response.Uncounted || p.policy != descriptors.FailLocal
+	}
+	for n := range c.choices {
+		c.favour(&c.choices[n])
+	}
+	for i := range c.Decisions {
+		if p := &c.Decisions[i]; p.policy != descriptors.FailDefault {
+			strictest = stricter(strictest, p.policy)
+			c.Response.Uncounted = c.Response.Uncounted || p.policy != descriptors.FailLocal
+		}
 	}
 	if !errors.Is(ctx.Err(), context.Canceled) { // else nobody is waiting
 		b.engine.conf.Metrics.answered(c.cause.Label, strictest.String())
@@ -76,7 +83,9 @@ func (c *Call) takeLocal(ctx context.Context, b *Batch, refused bool) *limit.Ver
 			continue
 		}
 		for j := p.First; j < p.First+p.n; j++ {
-			at, req.Ops = append(at, j), append(req.Ops, c.Ops[j])
+			op := c.Ops[j]
+			op.Shadow = op.Shadow || b.engine.conf.ShadowMode
+			at, req.Ops = append(at, j), append(req.Ops, op)
 		}
 	}
 	if len(at) == 0 {

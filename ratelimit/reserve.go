@@ -73,7 +73,7 @@ type reserved struct {
 
 // reserve makes the ops from first on, of decision i, reserve units, and adds the op that
 // keeps the reservation.
-func (c *Call) reserve(b *Batch, i, first int) {
+func (c *Call) reserve(b *Batch, i, first int) *Error {
 	p := &c.Decisions[i]
 	r := p.view.reserve
 	units := r.amount(b.engine, p.match.Group, c.estimate)
@@ -84,7 +84,10 @@ func (c *Call) reserve(b *Batch, i, first int) {
 		}
 	}
 	if !any {
-		return
+		return nil
+	}
+	if most := b.engine.conf.Caps.MaxOps; len(c.Ops) == most {
+		return tooManyOps(most)
 	}
 	if c.holder == "" {
 		c.holder = leases.Holder(c.Request.Domain, c.Request.ID, c.Request.proxy())
@@ -95,6 +98,7 @@ func (c *Call) reserve(b *Batch, i, first int) {
 		Key: limit.Key{Group: p.match.Group, Limit: limit.ReservationPart}, Limit: r.lease.Limit, Cost: 1, Shadow: true,
 		Holder: limit.WithAmount(c.holder, units),
 	})
+	return nil
 }
 
 // report adds a settlement of the oldest reservation of decision i's key.
@@ -194,6 +198,9 @@ func (c *Call) keepReservations(b *Batch, v *limit.Verdict) {
 		r := &c.reserved[i]
 		d, op, out := &c.Decisions[r.decision], &c.Ops[r.op], &v.Outcomes[r.op]
 		lv, view := c.views[r.op], d.view
+		if op.Alternative() && !out.Chosen {
+			continue
+		}
 		counts := b.engine.conf.Metrics.Reservation(lv.domain, lv.rule)
 		if !out.Admitted {
 			counts.At(int(leases.Unkept)).Inc()

@@ -78,7 +78,7 @@ func (c *Call) closest() *Decision {
 	}
 	var best *Decision
 	for i := range c.Decisions {
-		if d := &c.Decisions[i]; d.Limit != nil && (best == nil || d.status.Remaining < best.status.Remaining) {
+		if d := &c.Decisions[i]; d.Limit != nil && d.Outcome != OutcomeNotChosen && (best == nil || d.status.Remaining < best.status.Remaining) {
 			best = d
 		}
 	}
@@ -100,6 +100,9 @@ func (c *Call) addResponse(content string, headers []descriptors.Header) {
 // rules whose descriptors are admitted, on request the question itself, and the token of a lease.
 func addMetadata(b *Batch, c *Call) {
 	add := func(encoded []byte) { c.Response.metadata = append(c.Response.metadata, encoded) }
+	if len(c.choices) > 0 {
+		c.addChosen(b.engine.conf.Encoder) // first, as what follows must not be hidden by what rules say
+	}
 	if c.cause != nil {
 		c.Response.note = b.engine.conf.Encoder.AppendText(c.Response.note[:0], c.cause.note, c.strictest.String())
 		add(c.Response.note)
@@ -131,7 +134,7 @@ func (c *Call) addRuleMetadata(encoder Encoder) {
 	var merged map[string]any
 	for i := range c.Decisions {
 		v := c.Decisions[i].view
-		if v == nil || v.meta == nil || c.Decisions[i].status.OverLimit {
+		if v == nil || v.meta == nil || c.Decisions[i].status.OverLimit || c.Decisions[i].candidate {
 			continue
 		}
 		switch {

@@ -34,7 +34,7 @@ type ruleView struct {
 	each                bool
 	onError, onOverload descriptors.FailurePolicy
 	quota               bool
-	meta                []byte // encoded metadata of the rule, nil if the rule has no metadata
+	meta                []byte // encoded metadata of the rule as answers have it, nil if the rule has no metadata
 
 	series *ruleSeries
 	keys   *keyBudget            // nil: any number of values has counters of their own
@@ -153,8 +153,12 @@ type viewer struct {
 
 func (w *viewer) view(r *descriptors.Rule) *ruleView {
 	conf := w.conf
-	v := &ruleView{rule: r, quota: r.Quota || conf.QuotaMode}
-	if r.Metadata != nil {
+	v := &ruleView{rule: r, quota: (r.Quota || conf.QuotaMode) && r.Choose == ""}
+	switch {
+	case r.Metadata == nil:
+	case r.Choose != "":
+		v.meta = conf.Encoder.Struct(r.Metadata)
+	default:
 		v.meta = conf.Encoder.Struct(map[string]any{"metadata": r.Metadata})
 	}
 	charge := r.Charge

@@ -104,6 +104,9 @@ func (l *layer) rule(r *descriptors.RuleSpec, own []*Entry, path string) {
 		if e.Reserve != nil {
 			r.Reserve = e.Reserve
 		}
+		if e.Choose != "" {
+			r.Choose, r.Prefer = e.Choose, e.Prefer
+		}
 		for i := range r.Limits {
 			err := l.limit(&r.Limits[i], e)
 			if err == nil && e.Overflow != descriptors.OverflowDefault {

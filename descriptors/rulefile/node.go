@@ -28,7 +28,7 @@ var (
 		"key", "value", "rate_limit", "limits", "policy", "descriptors",
 		"shadow_mode", "quota_mode", "share_threshold", "detailed_metric", "value_to_metric", "metadata",
 		"on_backend_error", "on_overload", "charge", "overflow", "max_debt", "max_keys", "reserve", "response",
-		"concurrency", "lease_ttl", "reject_hold", "release",
+		"concurrency", "lease_ttl", "reject_hold", "release", "choose", "prefer",
 	}}
 	levelRateLimit = &keyLevel{"rate_limit", []string{
 		"unit", "requests_per_unit", "unit_multiplier", "calendar", "time_zone", "unlimited", "name", "replaces",

@@ -14,7 +14,7 @@ var (
 	levelOverlayFile = &keyLevel{"an overlay's top level", []string{"overlay"}}
 	levelOverlay     = &keyLevel{"an entry of overlay", []string{
 		"domain", "rule", "algorithm", "window", "unit_multiplier", "calendar", "time_zone", "burst", "overflow", "max_debt",
-		"local_share", "max_keys", "reserve", "on_backend_error", "on_overload",
+		"local_share", "max_keys", "reserve", "choose", "prefer", "on_backend_error", "on_overload",
 	}}
 )
 
@@ -54,6 +54,9 @@ type OverlayEntry struct {
 	MaxKeys int64
 	// Reserve has requests reserve units of all limits of the rule; nil leaves that as it is.
 	Reserve *descriptors.ReserveSpec
+	// Choose and Prefer are as in descriptors.Rule; without Choose both stay as they are.
+	Choose string
+	Prefer int64
 
 	OnBackendError descriptors.FailurePolicy
 	OnOverload     descriptors.FailurePolicy
@@ -138,6 +141,9 @@ func (l *loader) overlayEntry(n *yaml.Node, f fields) OverlayEntry {
 	}
 	e.MaxKeys, _ = l.integer(f.get("max_keys"), nil, "max_keys", 1, descriptors.MaxKeys)
 	e.Reserve = l.reserve(f, nil)
+	if e.Choose, e.Prefer = l.choice(f, nil); e.Choose == "" && e.Prefer != 0 {
+		l.errorf(f.get("prefer"), nil, "prefer needs choose in the same entry")
+	}
 	l.failures(f, nil, &e.OnBackendError, &e.OnOverload)
 	return e
 }

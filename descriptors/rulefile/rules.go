@@ -36,6 +36,7 @@ func (l *loader) rule(n *yaml.Node, parent *twig) *descriptors.RuleSpec {
 			l.errorf(n, t, "policy is empty; leave it out to use the rule's own limit")
 		}
 	}
+	r.Choose, r.Prefer = l.choice(f, t)
 	r.CountByValue = l.limitsOf(f, t, &r.Body)
 	l.concurrencyOf(f, t, &r.Body)
 	below := f.get("descriptors")
@@ -55,6 +56,20 @@ func (l *loader) rule(n *yaml.Node, parent *twig) *descriptors.RuleSpec {
 		})
 	}
 	return r
+}
+
+// choice reads from which rules a rule is chosen, and its place among them. Build checks them.
+func (l *loader) choice(f fields, t *twig) (name string, prefer int64) {
+	if n := f.get("choose"); n != nil {
+		var ok bool
+		if name, ok = l.text(n, t, "choose"); ok && name == "" {
+			l.errorf(n, t, "choose is empty; give it the name of what is chosen, such as model")
+		}
+	}
+	if n := f.get("prefer"); n != nil {
+		prefer, _ = l.number(n, t, "prefer")
+	}
+	return name, prefer
 }
 
 // enough counts a rule, and says that no more are read. Reading stops after the

@@ -167,7 +167,7 @@ func (p *probing) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 
 // see notes what an op needs to be admitted.
 func (p *probe) see(op *limit.Op, v *limit.Verdict, out *limit.Outcome) {
-	if op.Cost < 0 {
+	if op.Cost < 0 || op.Alternative() && !out.Chosen { // of the others one that comes first had room
 		return
 	}
 	p.refused = p.refused || !out.Admitted

@@ -63,6 +63,8 @@ type step struct {
 	Remaining *int64    `yaml:"remaining"`
 	Status    int       `yaml:"status"`
 	Delay     *duration `yaml:"delay"`
+	// Chosen is, by the name of each choice, the last value of the descriptor that is charged.
+	Chosen map[string]string `yaml:"chosen"`
 
 	line    int
 	request ratelimit.Request
@@ -215,6 +217,8 @@ func (s *step) check() error {
 		return fmt.Errorf("refused: %d is outside 0 to %d, the times", *s.Refused, s.times())
 	case s.Want == wantOK && (s.Retry != nil || s.Status != 0):
 		return errors.New("retry and status are of refusals: they need want: " + wantOver)
+	case s.Want == wantOver && s.Chosen != nil:
+		return errors.New("chosen is of requests that pass: it needs want: " + wantOK)
 	case s.Estimate != nil && *s.Estimate < 1 || s.Cost != nil && *s.Cost < 0:
 		return errors.New("estimate must be at least 1, and cost at least 0")
 	case s.Hits != nil && (s.Estimate != nil || s.Cost != nil):

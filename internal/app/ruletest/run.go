@@ -3,6 +3,7 @@ package ruletest
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -208,6 +209,9 @@ func (s *step) compare(resp *ratelimit.Response) (got, want string) {
 	}
 	if s.Refused != nil && !resp.OverLimit {
 		return "", "" // the rest is about those that are refused
+	}
+	if s.Chosen != nil && !maps.Equal(in.Chosen, s.Chosen) {
+		return fmt.Sprintf("chosen %v", in.Chosen), fmt.Sprintf("chosen %v", s.Chosen)
 	}
 	if s.Rule != "" && in.Rule != s.Rule {
 		return fmt.Sprintf("rule %q", in.Rule), fmt.Sprintf("rule %q", s.Rule)
