@@ -82,7 +82,8 @@ to add.`,
 	f.StringVar(&opt.TLS.Key, "tls-key", "", "`file` with its key")
 	f.StringSliceVar(&opt.TLS.SANs, "san", nil, "`name` that headgate's certificate must have: "+
 		"a DNS name or a URI such as spiffe://…; may be repeated: one of them is enough")
-	f.StringVar(&opt.Upstream, "upstream", "127.0.0.1:9000", "`address` of the application")
+	f.StringSliceVar(&opt.Upstream, "upstream", []string{"127.0.0.1:9000"},
+		"`address` of the application; for rules with choose NAME=ADDRESS of each cluster, repeated")
 	f.IntVar(&opt.Listen, "listen", 10000, "`port` for clients")
 	f.StringVar(&opt.Admin, "admin", "127.0.0.1:9901", "`address` of Envoy's admin pages")
 	f.DurationVar(&opt.Timeout, "timeout", 500*time.Millisecond, "timeout of a call to headgate")

@@ -41,7 +41,7 @@ func TestEndsAreCountedOnce(t *testing.T) {
 			calls := random.Times(3_000, 100_000)
 			s.play(t, calls, l.Headgates, l.Headgates[2].Kill)
 			s.wantCounted(t, l, 0)
-			t.Logf("%d calls used %d, lost ones reserved %d; %d calls have failed", calls, s.used, s.lost, s.failed)
+			t.Logf("%d calls used %d, lost ones reserved %d; %d calls have failed", calls, s.plain.used, s.plain.lost, s.failed)
 			if s.failed > 100 {
 				t.Errorf("%d of %d calls failed", s.failed, calls)
 			}
@@ -65,21 +65,68 @@ func TestFailoverOfRedis(t *testing.T) {
 		old.Kill()
 		redis.WaitNewMaster(old)
 	})
-	s.wantCounted(t, l, (s.used+s.lost)/100)
-	t.Logf("calls used %d, lost ones reserved %d; %d calls have failed", s.used, s.lost, s.failed)
+	s.wantCounted(t, l, (s.plain.used+s.plain.lost)/100)
+	t.Logf("calls used %d, lost ones reserved %d; %d calls have failed", s.plain.used, s.plain.lost, s.failed)
+}
+
+// smallUnits is the budget of the provider that calls are routed to first.
+const smallUnits = 5_000_000
+
+// TestEndsOfRoutedCallsAreCountedOnce: the same for calls that headgate routes, whatever comes of ends and replicas.
+// The provider that comes first is used up and not spent beyond what its calls in flight use beyond their
+// reservations, and the counter of the other one is exact.
+func TestEndsOfRoutedCallsAreCountedOnce(t *testing.T) {
+	t.Parallel()
+	for _, store := range stores[1:] {
+		t.Run(store, func(t *testing.T) {
+			insideHour()
+			first := strings.Replace(many, fmt.Sprint(manyUnits), fmt.Sprint(smallUnits), 1)
+			text := routing(estimated, first)
+			at := strings.LastIndex(text, first)
+			text = text[:at] + many + text[at+len(first):]
+			p := place{envoys[0], store, 3}
+			l := p.start(t, llmtest.Setup{Rules: text, Providers: providers})
+			s := newSender(t, l)
+			s.routed = map[string]*spending{providers[0]: {}, providers[1]: {}}
+			calls := random.Times(3_000, 100_000)
+			s.play(t, calls, l.Headgates, l.Headgates[2].Kill)
+			s.wantCountedOf(t, l, "provider", providers[1], s.routed[providers[1]], 0)
+			one := s.routed[providers[0]]
+			t.Logf("%s: %+v, %s: %+v; %d calls have failed", providers[0], *one, providers[1], *s.routed[providers[1]], s.failed)
+			// Eight senders, and ends that come a second late: each may use 16,000 more than it has reserved.
+			inFlight := int64(8 + calls/100)
+			if all := one.used + one.lost + one.unknown; all < smallUnits*98/100 || one.used+one.lost > smallUnits+inFlight*16_000 {
+				t.Errorf("%s has spent %+v of %d", providers[0], *one, smallUnits)
+			}
+			if s.failed > 100 {
+				t.Errorf("%d of %d calls failed", s.failed, calls)
+			}
+		})
+	}
 }
 
 // wantCounted waits until the counter has all ends, less what a store may have lost.
 func (s *sender) wantCounted(t *testing.T, l *llmtest.Lab, mayLack int64) {
 	t.Helper()
+	s.wantCountedOf(t, l, "x-user", "u", &s.plain, mayLack)
+}
+
+func (s *sender) wantCountedOf(t *testing.T, l *llmtest.Lab, key, value string, want *spending, mayLack int64) {
+	t.Helper()
 	s.late.Wait()
 	testenv.Eventually(t, 20*time.Second, "have all ends counted", func() string {
-		used := manyUnits - left(t, l, "u")
-		if least := s.used + s.lost; used < least-mayLack || used > least+s.unknown+mayLack {
-			return fmt.Sprintf("%d are used, want %d + %d of lost ends, + at most %d", used, s.used, s.lost, s.unknown)
+		used := manyUnits - leftOf(t, l, key, value)
+		if least := want.used + want.lost; used < least-mayLack || used > least+want.unknown+mayLack {
+			return fmt.Sprintf("%d are used, want %+v", used, *want)
 		}
 		return ""
 	})
+}
+
+// A spending is what calls have spent, in tokens.
+type spending struct {
+	used, lost int64
+	unknown    int64 // of calls that failed, which may be reserved
 }
 
 // A sender plays calls as Envoys do, and records what each call spent.
@@ -87,9 +134,10 @@ type sender struct {
 	clients map[*testenv.Headgate]rls.RateLimitServiceClient
 	late    sync.WaitGroup
 
-	mu                  sync.Mutex
-	used, lost, unknown int64 // tokens; unknown are those of calls that failed, which may be reserved
-	failed              int
+	mu     sync.Mutex
+	plain  spending
+	routed map[string]*spending // of the providers that calls are routed to; nil: they are not
+	failed int
 }
 
 func newSender(t *testing.T, l *llmtest.Lab) *sender {
@@ -136,15 +184,22 @@ func (s *sender) play(t *testing.T, calls int, to []*testenv.Headgate, middle fu
 func (s *sender) call(t *testing.T, r *rand.Rand, to []*testenv.Headgate, at int) (answered bool) {
 	some := func() int { return r.IntN(len(to)) }
 	reserved, used := 1_000+r.Int64N(10_000), 1_000+r.Int64N(16_000)
-	token, err := ask(t.Context(), s.clients[to[at]], reserved)
+	provider, token, err := s.ask(t.Context(), s.clients[to[at]], reserved)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
 		if s.failed++; s.failed == 1 {
 			t.Log(err)
 		}
-		s.unknown += reserved
+		s.plain.unknown += reserved
+		for _, spent := range s.routed {
+			spent.unknown += reserved
+		}
 		return false
+	}
+	spent := &s.plain
+	if s.routed != nil {
+		spent = s.routed[provider]
 	}
 	end := func(at int) {
 		err := report(t.Context(), s.clients[to[at]], token, used)
@@ -158,7 +213,7 @@ func (s *sender) call(t *testing.T, r *rand.Rand, to []*testenv.Headgate, at int
 	first, second := some(), some()
 	switch n := r.IntN(100); n {
 	case 0:
-		s.lost += reserved
+		spent.lost += reserved
 		return true
 	case 1:
 		s.late.Go(func() { end(first) })
@@ -173,7 +228,7 @@ func (s *sender) call(t *testing.T, r *rand.Rand, to []*testenv.Headgate, at int
 		end(first)
 		s.mu.Lock()
 	}
-	s.used += used
+	spent.used += used
 	return true
 }
 
@@ -191,19 +246,26 @@ func entry(hits int64, pairs ...string) *core.RateLimitDescriptor {
 
 const callLimit = 20 * time.Second
 
-// ask reserves, and returns the token.
-func ask(ctx context.Context, c rls.RateLimitServiceClient, n int64) (token string, err error) {
+// ask reserves, and returns the token and the provider that the call is routed to, if it is.
+func (s *sender) ask(ctx context.Context, c rls.RateLimitServiceClient, n int64) (provider, token string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	a, err := c.ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: "llm", Descriptors: []*core.RateLimitDescriptor{
-		entry(-1, "x-user", "u"), entry(n, "headgate.op", "estimate")}})
+	list := []*core.RateLimitDescriptor{entry(n, "headgate.op", "estimate")}
+	for name := range s.routed {
+		list = append(list, entry(-1, "provider", name))
+	}
+	if s.routed == nil {
+		list = append(list, entry(-1, "x-user", "u"))
+	}
+	a, err := c.ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: "llm", Descriptors: list})
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	if token = a.GetDynamicMetadata().GetFields()["lease"].GetStringValue(); token == "" {
-		return "", fmt.Errorf("the answer has no token: %v", a)
+	told := a.GetDynamicMetadata().GetFields()
+	if token = told["lease"].GetStringValue(); token == "" {
+		return "", "", fmt.Errorf("the answer has no token: %v", a)
 	}
-	return token, nil
+	return told["choose"].GetStructValue().GetFields()["model"].GetStringValue(), token, nil
 }
 
 // report says that a call has ended, as Envoy does.

@@ -18,6 +18,8 @@ type Call struct {
 	// MaxTokens limits the output; 0 leaves it out.
 	MaxTokens int64
 	Plan      Plan
+	// Header has more headers.
+	Header map[string]string
 	// Prompt is the text that is sent; it must need no escapes.
 	Prompt string
 }
@@ -32,6 +34,9 @@ func (c Call) Request(ctx context.Context, base string) (*http.Request, error) {
 	plan, err := json.Marshal(c.Plan)
 	if err != nil {
 		return nil, err
+	}
+	for name, value := range c.Header {
+		req.Header.Set(name, value)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set(UserHeader, c.User)

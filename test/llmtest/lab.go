@@ -24,6 +24,8 @@ type Setup struct {
 	// Headgates is how many there are; 0 is one. Serve are flags of all of them.
 	Headgates int
 	Serve     []string
+	// Providers are what the rules choose from: each is a model of its own.
+	Providers []string
 	// Gateway: Envoy has what Envoy Gateway writes, in the place of what headgate prints.
 	Gateway bool
 	// Print are more flags of headgate envoy.
@@ -34,7 +36,8 @@ type Setup struct {
 
 // A Lab is a model behind a stock Envoy, which asks headgate.
 type Lab struct {
-	Model     *Model
+	Model     *Model            // nil if there are Providers
+	Providers map[string]*Model // by the names of Setup.Providers
 	Headgates []*testenv.Headgate
 	Envoy     *testenv.Envoy
 	Base      string // URL for clients
@@ -45,16 +48,17 @@ type Lab struct {
 // StartLab starts everything. It ends with the test.
 func StartLab(tb testenv.TB, s Setup) *Lab {
 	tb.Helper()
-	model, err := Start()
-	if err != nil {
-		tb.Fatalf("%v", err)
+	l := &Lab{Providers: map[string]*Model{}}
+	for _, name := range s.Providers {
+		l.Providers[name] = startModel(tb)
 	}
-	tb.Cleanup(func() { _ = model.Close() })
+	if len(s.Providers) == 0 {
+		l.Model = startModel(tb)
+	}
 	rules := filepath.Join(tb.TempDir(), "rules.yaml")
 	if err := os.WriteFile(rules, []byte(s.Rules), 0o600); err != nil {
 		tb.Fatalf("%v", err)
 	}
-	l := &Lab{Model: model}
 	for range max(1, s.Headgates) {
 		l.Headgates = append(l.Headgates,
 			testenv.ServeHeadgate(tb, s.Program, append([]string{"--rules", rules}, s.Serve...)...))
@@ -71,6 +75,16 @@ func StartLab(tb testenv.TB, s Setup) *Lab {
 	tb.Cleanup(transport.CloseIdleConnections)
 	l.client = &http.Client{Transport: transport, Timeout: 5 * time.Minute}
 	return l
+}
+
+func startModel(tb testenv.TB) *Model {
+	tb.Helper()
+	model, err := Start()
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+	tb.Cleanup(func() { _ = model.Close() })
+	return model
 }
 
 // StartEnvoy starts an Envoy like the lab's and returns the URL for clients.
@@ -91,9 +105,14 @@ func (l *Lab) printed(tb testenv.TB, s Setup, rules string) string {
 		return ""
 	}
 	args := []string{"envoy", rules, "--envoy-version", s.Envoy, "--listen", "0", "--admin", "127.0.0.1:0",
-		"--upstream", l.Model.Addr,
 		// The machine is busy, and an answer that went missing is not an admission.
 		"--timeout", "10s", "--deny-without-answer"}
+	if l.Model != nil {
+		args = append(args, "--upstream", l.Model.Addr)
+	}
+	for name, model := range l.Providers {
+		args = append(args, "--upstream", name+"="+model.Addr)
+	}
 	for _, h := range l.Headgates {
 		args = append(args, "--address", h.GRPC, "--services", h.Services)
 	}

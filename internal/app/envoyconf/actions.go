@@ -34,6 +34,17 @@ func (w *wants) resourceActions() []string {
 	return actions
 }
 
+// asked returns what sends each descriptor of a shape that Envoy asks about: one, or every candidate.
+func (s *shape) asked() [][]string {
+	if s.choose != "" {
+		return s.candidates()
+	}
+	if actions := s.actions(); actions != nil {
+		return [][]string{actions}
+	}
+	return nil
+}
+
 // actions returns what sends a shape's descriptor, or nothing if the rules do not
 // say where its values come from.
 func (s *shape) actions() []string {

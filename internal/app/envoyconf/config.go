@@ -51,9 +51,11 @@ func (c *Config) ask() {
 	}
 	for i := range c.shapes {
 		s := &c.shapes[i]
-		if actions := s.actions(); actions != nil {
-			add(actions, s.hits)
-		} else {
+		asked := s.asked()
+		for _, actions := range asked {
+			add(actions, s.hits && s.choose == "")
+		}
+		if len(asked) == 0 {
 			c.unknown = append(c.unknown, s)
 		}
 	}
@@ -61,7 +63,12 @@ func (c *Config) ask() {
 }
 
 // Bootstrap returns a whole configuration, which runs as it is.
-func (c *Config) Bootstrap() ([]byte, error) { return render("bootstrap", c) }
+func (c *Config) Bootstrap() ([]byte, error) {
+	if err := c.checkUpstreams(); err != nil {
+		return nil, err
+	}
+	return render("bootstrap", c)
+}
 
 // Fragments returns the parts alone, to be put into a configuration that there
 // is already.

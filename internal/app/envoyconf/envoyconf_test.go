@@ -23,7 +23,7 @@ import (
 func options() Options {
 	return Options{
 		Version: Version{1, 40}, Address: []string{"127.0.0.1:8081"}, Services: []string{"127.0.0.1:8082"},
-		Upstream: "127.0.0.1:9000",
+		Upstream: []string{"127.0.0.1:9000"},
 		Listen:   10000, Admin: "127.0.0.1:9901", LeaseKey: "lease", Owner: "envoy", Timeout: 500 * time.Millisecond,
 	}
 }
@@ -91,6 +91,10 @@ func all() []printed {
 		{"llm.parts", "llm", (*Config).Fragments, plain},
 		{"llm.istio", "llm", (*Config).EnvoyFilter, func(o *Options) { o.Owner = IstioOwner }},
 		{"slow", "slow", (*Config).EnvoyFilter, plain},
+		{"choose", "choose", (*Config).Bootstrap, func(o *Options) {
+			o.Version, o.Upstream = Version{1, 36}, []string{"openai=openai.internal:8000", "azure=azure.internal:8000"}
+		}},
+		{"choose.parts", "choose", (*Config).Fragments, plain},
 		{"mesh", "one", (*Config).EnvoyFilter, func(o *Options) {
 			o.Owner = IstioOwner
 			o.Istio = Istio{Service: meshService, Name: "shop-limits", Namespace: "shop",
@@ -158,7 +162,7 @@ func TestRefusedRulesSayWhatToDo(t *testing.T) {
 		"no address": {change: func(o *Options) { o.Address = nil }, want: "the address of headgate is missing (--address)"},
 		"no port": {change: func(o *Options) { o.Services = []string{"headgate"} },
 			want: `must be host:port or unix:PATH, not "headgate"`},
-		"bad port": {change: func(o *Options) { o.Upstream = "app:70000" }, want: "the application (--upstream): "},
+		"bad port": {change: func(o *Options) { o.Upstream = []string{"app:70000"} }, want: "the application (--upstream): "},
 		"no path":  {change: func(o *Options) { o.Address = []string{"unix:"} }, want: "has no path"},
 		"listen":   {change: func(o *Options) { o.Listen = 70000 }, want: "--listen: 70000 is not a port"},
 		"oldest": {rules: "domain: d\ndescriptors:\n- {key: x-user, rate_limit: {unit: hour, requests_per_unit: 9}, " +

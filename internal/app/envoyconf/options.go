@@ -18,8 +18,8 @@ type Options struct {
 	// Address is where headgate is asked, Services where its access log
 	// service is: host:port or unix:PATH of each replica.
 	Address, Services []string
-	// Upstream is the application, as host:port.
-	Upstream string
+	// Upstream is the application, as host:port; for rules with choose each of its clusters, as NAME=host:port.
+	Upstream []string
 	// Listen is the port for clients, Admin the address of Envoy's own pages.
 	Listen int
 	Admin  string
@@ -115,7 +115,7 @@ func (o *Options) check() error {
 	}{
 		{"the address of headgate", "--address", o.Address},
 		{"the address of its access log service", "--services", o.Services},
-		{"the address of the application", "--upstream", []string{o.Upstream}},
+		{"the address of the application", "--upstream", addresses(o.Upstreams())},
 		{"the address of Envoy's admin pages", "--admin", []string{o.Admin}},
 	} {
 		if len(a.list) == 0 {
@@ -147,6 +147,13 @@ func (o *Options) check() error {
 			"and before 1.38 Envoy would not ask at all")
 	}
 	return errors.Join(errs...)
+}
+
+func addresses(list []upstream) (all []string) {
+	for _, u := range list {
+		all = append(all, u.Address)
+	}
+	return all
 }
 
 // checkIstio says what is wrong with the fields of an EnvoyFilter.

@@ -27,12 +27,14 @@ type wants struct {
 	// Reserves: some rule reserves what a request may use, and settles it by token.
 	Reserves bool
 	oldest   []string // rules that settle without a token
+	Choice   *choice  // nil: no rule is chosen from others
 }
 
 // A shape is the keys of descriptors that some rules match.
 type shape struct {
 	keys   []string
 	values [][]string // of each key; "" among them is any
+	choose string     // what the rules are chosen for, if anything
 	hits   bool       // counted down at the request's end
 	other  bool       // some rule would suffer from that
 }
@@ -64,7 +66,9 @@ func find(set *descriptors.Set, spec *descriptors.Spec, opt *Options) (*wants, e
 	}
 	w.Needs = set.Needs(opt.Domain)
 	w.rules(set, opt)
-	w.tree(spec, opt.Domain)
+	if err := w.tree(spec, opt.Domain); err != nil {
+		return nil, err
+	}
 	if len(w.oldest) > 0 {
 		return nil, fmt.Errorf("the rule %s has match: oldest, which is for gateways that ask and report by the same "+
 			"descriptor; leave match out: this configuration settles by token", w.oldest[0])
@@ -114,19 +118,28 @@ func (w *wants) rules(set *descriptors.Set, opt *Options) {
 }
 
 // tree finds the shapes of the domain's descriptors.
-func (w *wants) tree(spec *descriptors.Spec, domain string) {
+func (w *wants) tree(spec *descriptors.Spec, domain string) error {
 	for _, d := range spec.Domains {
-		if d.Name == domain {
-			w.below(nil, nil, d.Rules)
+		if d.Name != domain {
+			continue
+		}
+		if err := w.below(nil, nil, d.Rules); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
-func (w *wants) below(keys, values []string, rules []*descriptors.RuleSpec) {
+func (w *wants) below(keys, values []string, rules []*descriptors.RuleSpec) error {
 	for _, r := range rules {
 		keys, values := append(slices.Clone(keys), r.Key), append(slices.Clone(values), r.Value)
+		if r.Choose != "" {
+			if err := w.choose(r); err != nil {
+				return err
+			}
+		}
 		if limits, c := len(r.Limits) > 0, r.Concurrency; limits || c != nil {
-			s := w.shape(keys)
+			s := w.shape(keys, r.Choose)
 			for j, v := range values {
 				if !slices.Contains(s.values[j], v) {
 					s.values[j] = append(s.values[j], v)
@@ -136,15 +149,19 @@ func (w *wants) below(keys, values []string, rules []*descriptors.RuleSpec) {
 			s.hits = s.hits || hits
 			s.other = s.other || limits || !hits
 		}
-		w.below(keys, values, r.Rules)
+		if err := w.below(keys, values, r.Rules); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
-func (w *wants) shape(keys []string) *shape {
-	if i := slices.IndexFunc(w.shapes, func(s shape) bool { return slices.Equal(s.keys, keys) }); i >= 0 {
+func (w *wants) shape(keys []string, choose string) *shape {
+	same := func(s shape) bool { return s.choose == choose && slices.Equal(s.keys, keys) }
+	if i := slices.IndexFunc(w.shapes, same); i >= 0 {
 		return &w.shapes[i]
 	}
-	w.shapes = append(w.shapes, shape{keys: keys, values: make([][]string, len(keys))})
+	w.shapes = append(w.shapes, shape{keys: keys, values: make([][]string, len(keys)), choose: choose})
 	return &w.shapes[len(w.shapes)-1]
 }
 
