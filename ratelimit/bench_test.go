@@ -51,8 +51,10 @@ func BenchmarkDecide(b *testing.B) {
 type decideCase struct {
 	rules  strings.Builder
 	values []string
-	used   uint32 // hits before
-	denied bool
+	// entries are those of one request of several descriptors, in the place of values.
+	entries []string
+	used    uint32 // hits before
+	denied  bool
 }
 
 func (c *decideCase) run(b *testing.B) {
@@ -84,6 +86,9 @@ func (c *decideCase) begin(b *testing.B, seen []sink, more ...Sink) (decide func
 	for _, v := range c.values {
 		encoded = append(encoded, encodedRequest(b, "k="+v))
 	}
+	if len(c.entries) > 0 {
+		encoded = append(encoded, encodedRequest(b, c.entries...))
+	}
 	var req Request
 	var resp Response
 	var out []byte
@@ -96,7 +101,7 @@ func (c *decideCase) begin(b *testing.B, seen []sink, more ...Sink) (decide func
 		}
 	}
 	b.Cleanup(func() {
-		if resp.OverLimit != c.denied || len(resp.Statuses) != 1 || resp.Statuses[0].limit == nil || len(out) == 0 {
+		if resp.OverLimit != c.denied || len(resp.Statuses) != max(len(c.entries), 1) || resp.Statuses[0].limit == nil || len(out) == 0 {
 			b.Fatalf("a limit should have applied: %+v", resp)
 		}
 	})

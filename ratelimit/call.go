@@ -289,7 +289,9 @@ func (b *Batch) release() {
 		}
 		c.Request, c.Response, c.Verdict, c.Refuses = nil, nil, nil, nil
 		clear(c.Decisions)
-		clear(c.choices)
+		for n := range c.choices {
+			c.choices[n].name = ""
+		}
 		clear(c.Ops)
 		clear(c.views)
 		clear(c.lease.Held)

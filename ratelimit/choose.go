@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -39,20 +38,27 @@ func (c *Call) findChoices() {
 			continue
 		}
 		c.Decisions[i].candidate = true
-		name := c.Decisions[i].view.rule.Choose
-		at := slices.IndexFunc(c.choices, func(ch choice) bool { return ch.name == name })
-		if at < 0 {
-			at = len(c.choices)
-			c.choices = append(c.choices, choice{name: name, winner: none, free: none, spare: none})
+		ch := c.choiceOf(c.Decisions[i].view.rule.Choose)
+		at := len(ch.candidates)
+		for at > 0 && c.Decisions[ch.candidates[at-1]].view.rule.Prefer > c.Decisions[i].view.rule.Prefer {
+			at--
 		}
-		ch := &c.choices[at]
-		ch.candidates = append(ch.candidates, i)
+		ch.candidates = slices.Insert(ch.candidates, at, i)
 	}
+}
+
+// choiceOf returns the choice of a name, which it makes if there is none.
+func (c *Call) choiceOf(name string) *choice {
 	for n := range c.choices {
-		slices.SortStableFunc(c.choices[n].candidates, func(i, j int) int {
-			return cmp.Compare(c.Decisions[i].view.rule.Prefer, c.Decisions[j].view.rule.Prefer)
-		})
+		if c.choices[n].name == name {
+			return &c.choices[n]
+		}
 	}
+	n := len(c.choices)
+	c.choices = grow(c.choices, n+1)
+	ch := &c.choices[n]
+	*ch = choice{name: name, candidates: ch.candidates[:0], winner: none, free: none, spare: none}
+	return ch
 }
 
 // addChoices makes the ops of the candidates of each choice alternatives of each other.
@@ -211,18 +217,55 @@ func (c *Call) chosen() (values map[string]string) {
 // addChosen adds which candidate won each choice to the response's dynamic_metadata, and before it what the rules of
 // the winners say under `metadata`: of two that say the same the one whose choice comes first holds.
 func (c *Call) addChosen(encoder Encoder) {
-	values := c.chosen()
-	if values == nil {
+	if c.Response.OverLimit || c.Response.Err != nil {
 		return
 	}
-	for _, ch := range slices.Backward(c.choices) {
-		if ch.winner != none && c.Decisions[ch.winner].view.meta != nil {
-			c.Response.metadata = append(c.Response.metadata, c.Decisions[ch.winner].view.meta)
+	winners, last := 0, (*choice)(nil)
+	for n := range slices.Backward(c.choices) {
+		ch := &c.choices[n]
+		if ch.winner == none {
+			continue
+		}
+		winners, last = winners+1, ch
+		if meta := c.Decisions[ch.winner].view.meta; meta != nil {
+			c.Response.metadata = append(c.Response.metadata, meta)
 		}
 	}
+	switch winners {
+	case 0:
+	case 1:
+		d := &c.Decisions[last.winner]
+		c.Response.metadata = append(c.Response.metadata, d.view.told(encoder, last.name, d.Entries[len(d.Entries)-1].Value))
+	default:
+		c.Response.metadata = append(c.Response.metadata, encodeChosen(encoder, c.chosen()))
+	}
+}
+
+// A toldChoice is the metadata about the winner of a choice, which is the same for many calls.
+type toldChoice struct {
+	value   string
+	encoded []byte
+}
+
+// told returns the metadata about a choice that a descriptor with this last value has won.
+func (v *ruleView) told(encoder Encoder, name, value string) []byte {
+	if t := v.won.Load(); t != nil && t.value == value {
+		return t.encoded
+	}
+	t := &toldChoice{strings.Clone(value), encodeChosen(encoder, map[string]string{name: value})}
+	if len(value) <= maxTold {
+		v.won.Store(t)
+	}
+	return t.encoded
+}
+
+// maxTold bounds the values whose metadata rules keep, in bytes.
+const maxTold = 256
+
+func encodeChosen(encoder Encoder, values map[string]string) []byte {
 	names := make(map[string]any, len(values))
 	for name, value := range values {
 		names[name] = value
 	}
-	c.Response.metadata = append(c.Response.metadata, encoder.Struct(map[string]any{"choose": names}))
+	return encoder.Struct(map[string]any{"choose": names})
 }

@@ -40,6 +40,7 @@ type ruleView struct {
 	keys   *keyBudget            // nil: any number of values has counters of their own
 	life   time.Duration         // of counters that nobody uses: see countersLife
 	shape  atomic.Pointer[Shape] // of its descriptors, once one was seen
+	won    atomic.Pointer[toldChoice]
 
 	override bool // it is a request's own limit
 

@@ -31,6 +31,9 @@ type benchCase struct {
 
 const roomy = "rate_limit: {unit: hour, requests_per_unit: 4000000000}"
 
+// chosen is roomy, too: of a call's descriptors the first is charged.
+const chosen = "choose: model, " + roomy
+
 // asReference is roomy as `serve-compat` counts it.
 const asReference = roomy + ", charge: each, overflow: saturate"
 
@@ -66,6 +69,7 @@ var cases = []benchCase{
 		limit: "limits: [{algorithm: sliding_window, limit: 4000000000, window: 1h}]"},
 	{name: "memory sliding_log", descriptors: 1, limit: "limits: [{algorithm: sliding_log, limit: 1000, window: 1h}]"},
 	{name: "memory 3 descriptors", descriptors: 3, limit: roomy},
+	{name: "memory, 1 of 2 is chosen", descriptors: 2, limit: chosen},
 	{name: "memory 10 rules", descriptors: 1, limit: roomy, rules: 9},
 	{name: "memory 100,000 rules", descriptors: 1, limit: roomy, rules: 99_999},
 	{name: "memory denied hot key", descriptors: 1, limit: "rate_limit: {unit: year, requests_per_unit: 1}", hot: true},
@@ -89,6 +93,7 @@ var cases = []benchCase{
 	{name: "redis denied, 1 of 2 limits", redis: true, descriptors: 1, limit: denied(1), hot: true},
 	{name: "redis denied, 1 of 3 limits", redis: true, descriptors: 1, limit: denied(2), hot: true},
 	{name: "redis 3 descriptors", redis: true, descriptors: 3, limit: roomy},
+	{name: "redis, 1 of 2 is chosen", redis: true, descriptors: 2, limit: chosen},
 	{name: "redis, layout=envoy, 1 descriptor", redis: true, layout: "envoy", descriptors: 1, limit: asReference},
 	{name: "redis, layout=envoy, 3 descriptors", redis: true, layout: "envoy", descriptors: 3, limit: asReference},
 }
