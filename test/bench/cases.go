@@ -26,13 +26,11 @@ type benchCase struct {
 	reload      time.Duration // how often other rules are put in force; 0 is never
 	readLoop    bool          // who reads a connection makes the trip to Redis
 	whole       bool          // all rules change, not those of one route
+	chooses     bool          // of a client's descriptors the first is charged
 	trial       bool          // the same rules are on trial as well, with counters in memory
 }
 
 const roomy = "rate_limit: {unit: hour, requests_per_unit: 4000000000}"
-
-// chosen is roomy, too: of a call's descriptors the first is charged.
-const chosen = "choose: model, " + roomy
 
 // asReference is roomy as `serve-compat` counts it.
 const asReference = roomy + ", charge: each, overflow: saturate"
@@ -69,7 +67,8 @@ var cases = []benchCase{
 		limit: "limits: [{algorithm: sliding_window, limit: 4000000000, window: 1h}]"},
 	{name: "memory sliding_log", descriptors: 1, limit: "limits: [{algorithm: sliding_log, limit: 1000, window: 1h}]"},
 	{name: "memory 3 descriptors", descriptors: 3, limit: roomy},
-	{name: "memory, 1 of 2 is chosen", descriptors: 2, limit: chosen},
+	{name: "memory, 1 of 1 is chosen", descriptors: 1, chooses: true},
+	{name: "memory, 1 of 2 is chosen", descriptors: 2, chooses: true},
 	{name: "memory 10 rules", descriptors: 1, limit: roomy, rules: 9},
 	{name: "memory 100,000 rules", descriptors: 1, limit: roomy, rules: 99_999},
 	{name: "memory denied hot key", descriptors: 1, limit: "rate_limit: {unit: year, requests_per_unit: 1}", hot: true},
@@ -93,7 +92,8 @@ var cases = []benchCase{
 	{name: "redis denied, 1 of 2 limits", redis: true, descriptors: 1, limit: denied(1), hot: true},
 	{name: "redis denied, 1 of 3 limits", redis: true, descriptors: 1, limit: denied(2), hot: true},
 	{name: "redis 3 descriptors", redis: true, descriptors: 3, limit: roomy},
-	{name: "redis, 1 of 2 is chosen", redis: true, descriptors: 2, limit: chosen},
+	{name: "redis, 1 of 1 is chosen", redis: true, descriptors: 1, chooses: true},
+	{name: "redis, 1 of 2 is chosen", redis: true, descriptors: 2, chooses: true},
 	{name: "redis, layout=envoy, 1 descriptor", redis: true, layout: "envoy", descriptors: 1, limit: asReference},
 	{name: "redis, layout=envoy, 3 descriptors", redis: true, layout: "envoy", descriptors: 3, limit: asReference},
 }
@@ -119,6 +119,13 @@ func (c benchCase) yaml() string {
 	b.WriteString("domain: bench\ndescriptors:\n")
 	for i := range c.rules {
 		fmt.Fprintf(&b, "- {key: k0, value: other%d, %s}\n", i, c.limit)
+	}
+	if c.chooses {
+		b.WriteString("- key: client\n  descriptors:\n")
+		for i := range c.descriptors {
+			fmt.Fprintf(&b, "  - {key: to, value: to-%d, choose: model, %s}\n", i, roomy)
+		}
+		return b.String()
 	}
 	for i := range max(c.descriptors, 1) {
 		fmt.Fprintf(&b, "- {key: k%d, %s}\n", i, c.limit)
@@ -149,9 +156,12 @@ func (c benchCase) requests() []*rls.RateLimitRequest {
 	for i := range list {
 		r := &rls.RateLimitRequest{Domain: "bench"}
 		for d := range c.descriptors {
-			r.Descriptors = append(r.Descriptors, &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{
-				{Key: fmt.Sprintf("k%d", d), Value: clientName(i)},
-			}})
+			entries := []*common.RateLimitDescriptor_Entry{{Key: fmt.Sprintf("k%d", d), Value: clientName(i)}}
+			if c.chooses {
+				entries = []*common.RateLimitDescriptor_Entry{{Key: "client", Value: clientName(i)},
+					{Key: "to", Value: fmt.Sprintf("to-%d", d)}}
+			}
+			r.Descriptors = append(r.Descriptors, &common.RateLimitDescriptor{Entries: entries})
 		}
 		list[i] = r
 	}
