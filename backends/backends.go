@@ -127,8 +127,9 @@ type Atomicity uint8
 
 const (
 	// PerPartition: the ops whose keys share a Group, or its half that names the
-	// partition ([limit.Partition]). A request over several never admits too much. When it is refused, what it took elsewhere
-	// is given back soon after the answer, and may refuse others until then; if
+	// partition ([limit.Partition]). A request over several never admits too much.
+	// When it is refused, what it took elsewhere is given back soon after the
+	// answer, and may refuse others until then; if
 	// that fails it counts until its window ends. The Reset of such a refusal may
 	// count it, too. Of a request that may be refused, costs below zero without
 	// Each come last, and an op with Each finds what ops without it took before

@@ -254,8 +254,8 @@ func (b *builder) rule(w *way) *Rule {
 	if len(s.Limits) == 0 && s.Concurrency == nil && len(s.Rules) > 0 {
 		at.policy(w)
 		if s.Choose != "" || s.Prefer != 0 {
-			at.errorf("choose", "choose and prefer need a rate_limit, limits or concurrency in the same rule; rules below do not "+
-				"inherit them")
+			at.errorf("choose", "choose and prefer need a rate_limit, limits or concurrency in the same rule; rules below do "+
+				"not inherit them")
 		}
 		return nil
 	}
@@ -321,7 +321,8 @@ func (s *spot) choose(spec *RuleSpec, terms *Terms) {
 	case spec.Choose == "" || !s.visible("choose", spec.Choose):
 	case !s.between("prefer", spec.Prefer, 0, maxPrefer):
 	case spec.CountByValue:
-		s.errorf("choose", "choose and counter: value contradict each other: the counters of a choice have names of their own")
+		s.errorf("choose", "choose and counter: value contradict each other: the counters of a choice have names of "+
+			"their own")
 	case len(terms.Replaces) > 0:
 		s.errorf("choose", "choose and replaces contradict each other: which limits apply must be known before one is chosen")
 	}

@@ -141,7 +141,9 @@ func TestGroupsOfOnePartition(t *testing.T) {
 	}
 	long := strings.Repeat("x", 5000)
 	seen := map[string]bool{}
-	for _, partition := range [][]byte{part(), part("ai"), part("ai", "+1:a"), part("ai", "user"), part("ai", long), part("ai", long+"y")} {
+	partitions := [][]byte{part(), part("ai"), part("ai", "+1:a"), part("ai", "user"), part("ai", long),
+		part("ai", long+"y")}
+	for _, partition := range partitions {
 		first := ""
 		for _, rest := range [][]byte{part(""), part("}"), part("openai"), part("+"), part(long), part(long + "y")} {
 			group := GroupIn(partition, rest)

@@ -124,8 +124,8 @@ func (c candidates) check(r *descriptors.Rule, caps *backends.Caps) error {
 		return nil
 	}
 	file, line := first.Place()
-	return fmt.Errorf("%w: it can choose only between descriptors that differ in their last value alone; the rule that also "+
-		"chooses %q, %s (%s:%d), has other keys", backends.ErrUnsupported, r.Choose, first.Path, file, line)
+	return fmt.Errorf("%w: it can choose only between descriptors that differ in their last value alone; the rule that "+
+		"also chooses %q, %s (%s:%d), has other keys", backends.ErrUnsupported, r.Choose, first.Path, file, line)
 }
 
 // A sharedLimit is the first limit that counts in a log which other limits share.

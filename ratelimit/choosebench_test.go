@@ -15,7 +15,8 @@ func BenchmarkChoose(b *testing.B) {
 		c := decideCase{}
 		c.rules.WriteString("domain: d\ndescriptors:\n")
 		for i := range row.candidates {
-			fmt.Fprintf(&c.rules, "- {key: to, value: v%d, %srate_limit: {unit: hour, requests_per_unit: 4000000000}}\n", i, row.rule)
+			fmt.Fprintf(&c.rules, "- {key: to, value: v%d, %srate_limit: {unit: hour, requests_per_unit: 4000000000}}\n", i,
+				row.rule)
 			c.entries = append(c.entries, fmt.Sprint("to=v", i))
 		}
 		b.Run(fmt.Sprint(row.name, "/", row.candidates), c.run)

@@ -13,6 +13,8 @@
 //     'Reserv|Report|Auto'
 //   - tokens of reservations, and reservations whose end never comes: leases/reservation.go; go test ./ratelimit -run
 //     'Reserv|Lost'
+//   - which descriptor of several is charged (choose): choose.go, limit/alternatives.go; go test ./ratelimit -run
+//     'Cand|Cho'; go test ./test/llm -run 'CallsGo|Routed'
 //   - how many keys a rule has (max_keys): keybudget.go; go test ./ratelimit -run 'Key|Shared'; go test ./test/attack
 //     -run NewValues
 //   - the answer when the backend fails, or too much arrives: policy.go; go test ./ratelimit -run 'Failure|Overload'

@@ -78,7 +78,11 @@ func (c *Call) closest() *Decision {
 	}
 	var best *Decision
 	for i := range c.Decisions {
-		if d := &c.Decisions[i]; d.Limit != nil && d.Outcome != OutcomeNotChosen && (best == nil || d.status.Remaining < best.status.Remaining) {
+		d := &c.Decisions[i]
+		if d.Limit == nil || d.Outcome == OutcomeNotChosen {
+			continue
+		}
+		if best == nil || d.status.Remaining < best.status.Remaining {
 			best = d
 		}
 	}

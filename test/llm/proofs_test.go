@@ -242,8 +242,8 @@ func left(t *testing.T, l *llmtest.Lab, user string) int64 {
 // leftOf asks how much is left for a descriptor of one entry.
 func leftOf(t *testing.T, l *llmtest.Lab, key, value string) int64 {
 	t.Helper()
-	question := fmt.Sprintf(`{"domain": "llm", "descriptors": [{"hitsAddend": "0", "entries": [{"key": %q, "value": %q}]}]}`,
-		key, value)
+	question := fmt.Sprintf(`{"domain": "llm", "descriptors": [{"hitsAddend": "0", "entries": [`+
+		`{"key": %q, "value": %q}]}]}`, key, value)
 	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Post("http://"+l.Headgates[0].HTTP+"/json", "application/json", bytes.NewBufferString(question))
 	if err != nil {

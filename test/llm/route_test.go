@@ -2,10 +2,15 @@ package llm
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate-rls/headgate/test/llmtest"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // providers are what calls are routed to, the preferred one first.
@@ -59,4 +64,62 @@ func TestClientsDoNotChoose(t *testing.T) {
 			t.Error("the client has chosen azure")
 		}
 	})
+}
+
+var (
+	luaBlock  = regexp.MustCompile("(?s)```lua\n(.*?)```")
+	ownLua    = regexp.MustCompile(`(?m)^( +)-- Writes the cluster that headgate has chosen(.*\n)+?^ +end\n`)
+	ownRoutes = regexp.MustCompile(`(?m)^( +)# As headgate\.choose says\.\n(.*\n)+? +- match: \{prefix: /\}\n.*\n`)
+)
+
+const specifier = "envoy.extensions.router.cluster_specifiers.priority_group.v3.PriorityGroupClusterSpecifier"
+
+const byGroups = `- match: {prefix: /}
+  route:
+    inline_cluster_specifier_plugin:
+      extension:
+        name: envoy.router.cluster_specifier_plugin.priority_group
+        typed_config:
+          '@type': type.googleapis.com/` + specifier + `
+          priority_groups:
+            - {name: openai, clusters: [{cluster_name: openai, weight: 1}]}
+            - {name: azure, clusters: [{cluster_name: azure, weight: 1}]}
+          override_metadata_namespace: headgate.route
+`
+
+// TestGroupsOfEnvoyFollowTheChoice: Envoy 1.40 routes by the metadata of the winner's rule, with the Lua of
+// docs/routing.md.
+func TestGroupsOfEnvoyFollowTheChoice(t *testing.T) {
+	t.Parallel()
+	testenv.Require(t, "envoy-1.40.0")
+	insideHour()
+	text := routing(estimated, perHour)
+	for _, p := range providers {
+		value := "  value: " + p + "\n"
+		text = strings.Replace(text, value, value+"  metadata: {priority_groups: [{name: "+p+"}]}\n", 1)
+	}
+	page, err := os.ReadFile(filepath.Join(sources, "docs", "routing.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lua := string(luaBlock.FindSubmatch(page)[1])
+	replace := func(config string, part *regexp.Regexp, by string) string {
+		found := part.FindStringSubmatchIndex(config)
+		if found == nil {
+			t.Fatalf("the configuration has no %v:\n%s", part, config)
+		}
+		indent := config[found[2]:found[3]]
+		by = indent + strings.ReplaceAll(strings.TrimSpace(by), "\n", "\n"+indent) + "\n"
+		return config[:found[0]] + by + config[found[1]:]
+	}
+	l := place{"1.40.0", "memory", 1}.start(t, llmtest.Setup{Rules: text, Providers: providers,
+		Change: func(config string) string { return replace(replace(config, ownLua, lua), ownRoutes, byGroups) }})
+	if o := l.Burst(t.Context(), 60, long("u")); o.Passed != 20 || o.Refused != 40 || o.Failed > 0 {
+		t.Errorf("%+v, want 20 that pass", o)
+	}
+	for name, model := range l.Providers {
+		if n, calls := model.Spent("u", time.Time{}); n != budget || calls != 10 {
+			t.Errorf("%s answered %d calls and spent %d, want 10 and %d", name, calls, n, budget)
+		}
+	}
 }

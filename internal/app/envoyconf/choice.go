@@ -43,8 +43,8 @@ var plainName = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9_.:/]*$`)
 func (w *wants) choose(r *descriptors.RuleSpec) error {
 	switch {
 	case w.Choice != nil && w.Choice.Name != r.Choose:
-		return fmt.Errorf("the rules choose %q and %q; a route of Envoy follows one choice: give the rules one name, or write "+
-			"the routes yourself (docs/routing.md)", w.Choice.Name, r.Choose)
+		return fmt.Errorf("the rules choose %q and %q; a route of Envoy follows one choice: give the rules one name, or "+
+			"write the routes yourself (docs/routing.md)", w.Choice.Name, r.Choose)
 	case !plainName.MatchString(r.Choose):
 		return fmt.Errorf("the rules choose %q, which cannot be part of a header's name; use letters, digits and hyphens",
 			r.Choose)
@@ -120,10 +120,11 @@ func (c *Config) checkUpstreams() error {
 		switch {
 		case slices.Contains(have, name):
 		case c.Choice == nil:
-			errs = append(errs, errors.New("--upstream NAME=ADDRESS is for rules with choose; these need one --upstream ADDRESS"))
+			errs = append(errs, errors.New("--upstream NAME=ADDRESS is for rules with choose; these need one "+
+				"--upstream ADDRESS"))
 		default:
-			errs = append(errs, fmt.Errorf("the rules choose %s: say where %s is, by --upstream %s=HOST:PORT", c.Choice.Name, name,
-				name))
+			errs = append(errs, fmt.Errorf("the rules choose %s: say where %s is, by --upstream %s=HOST:PORT", c.Choice.Name,
+				name, name))
 		}
 	}
 	for i, name := range have {

@@ -8,6 +8,8 @@
 //
 //   - what Envoy is configured with: template.go and its template, config.go, actions.go, rules.go and options.go; go
 //     test ./internal/app/envoyconf ./cmd/headgate -run Envoy
+//   - how Envoy routes by what rules choose: choice.go and choose.lua; go test ./internal/app/envoyconf; go test
+//     ./test/llm -run 'CallsGo|Groups'
 //   - which usage fields of language models are read: llm.lua and test/llmtest (the model of tests); go test
 //     ./internal/app/envoyconf -run Lua; go test ./test/llm
 package envoyconf

@@ -1,5 +1,6 @@
 // Command demo is `make demo-llm`: 200 clients call a language model at once, behind a stock Envoy, against a budget of
-// tokens; first as gateways do it today, then with reservations. It prints what was spent, as the model counts it.
+// tokens; first as gateways do it today, then with reservations. Then 400 clients call two providers, which the clients
+// choose, and which headgate chooses. It prints what was spent, as the model counts it.
 package main
 
 import (
@@ -130,7 +131,11 @@ func show(ctx context.Context, tb *testenv.Servers, s llmtest.Setup, out io.Writ
 			return err
 		}
 	}
-	fmt.Fprintln(out, "\nThe rules are in examples/llm; docs/tokens.md explains them. All is stopped again.")
+	if err := showRouting(ctx, tb, s, out); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "\nThe rules are in examples/llm; docs/tokens.md and docs/routing.md explain them. "+
+		"All is stopped again.")
 	return nil
 }
 
