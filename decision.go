@@ -78,6 +78,9 @@ type Decision struct {
 	// rule chooses, or the request is refused.
 	Chosen map[string]string
 
+	// Near is where the first limit is that has been used as far as its warn_at; empty if none has.
+	Near string
+
 	// Delay is how long the request should wait before it passes, or before it gets
 	// the refusal: a tier of a limit on requests in flight says so.
 	Delay time.Duration
@@ -107,7 +110,7 @@ func (d *Decision) fill(r *ratelimit.Response) {
 	*d = Decision{
 		Allowed: !r.OverLimit, Degraded: r.Degraded, Rule: in.Rule, Name: in.Name,
 		Remaining: int64(in.Remaining), Reset: time.Duration(in.Reset) * time.Second, Delay: in.Delay,
-		Chosen: in.Chosen,
+		Chosen: in.Chosen, Near: in.Near,
 	}
 	if l := in.Limit; l != nil {
 		d.Max = l.Max()

@@ -166,6 +166,7 @@ func (r *Rule) eachLimit(f func(limitID, figures)) {
 		var text line
 		text.add("%s", LimitText(l.Limit))
 		text.addIf(r.MaxKeys != 0, " max_keys %d", r.MaxKeys)
+		text.addIf(l.WarnAt != 0, " warn_at %d%%", l.WarnAt)
 		text.addIf(r.Choose != "", " choose %s prefer %d", r.Choose, r.Prefer)
 		text.addIf(l.Reserved, " reserve %v", r.Reserve)
 		text.addIf(r.Shadow || l.Shadow, " shadow")

@@ -40,6 +40,7 @@ func (r *Rule) dump(w io.Writer) {
 		one := &r.Limits[i]
 		l.add("%s: %s, shadow_mode: %t", place, one.figures(), r.Shadow || one.Shadow)
 		l.addIf(one.Name != "", ", name: %s", one.Name)
+		l.addIf(one.WarnAt != 0, ", warn_at: %d%%", one.WarnAt)
 		l.addIf(one.Limit.Share() != 0, ", local_share: %s", shareText(one.Limit.Share()))
 		fmt.Fprintf(w, "%s%s\n", l.String(), rest)
 	}

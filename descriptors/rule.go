@@ -106,6 +106,8 @@ type Terms struct {
 	Metadata map[string]any
 	// Response is added to refusals by this rule.
 	Response *Response
+	// RequestHeaders are added to requests that pass while a limit of the rule is used as far as its WarnAt.
+	RequestHeaders []Header
 }
 
 // Raw reports whether the rule's counters are called by the value of the last entry
@@ -123,6 +125,8 @@ type RuleLimit struct {
 	Limit *limit.Limit
 	// KeyPart is the limit's half of the counters' key (limit.Key.Limit).
 	KeyPart string
+	// WarnAt is the percentage of the limit's units from which on it counts as nearly used up; 0: from none.
+	WarnAt int64
 	// Shadow: counted, but never refuses.
 	Shadow bool
 	// Reserved: requests reserve units of it, as Terms.Reserve says.

@@ -83,6 +83,8 @@ type Body struct {
 	// Response is added to refusals; nil adds nothing. The order of its headers
 	// does not matter.
 	Response *Response
+	// RequestHeaders are as in [Terms].
+	RequestHeaders []Header
 	// DetailedMetric: metrics have every entry's runtime value.
 	DetailedMetric bool
 
@@ -110,6 +112,8 @@ type LimitSpec struct {
 	Share int64
 	// Reserve is for this limit; nil if the source does not say.
 	Reserve *ReserveSpec
+	// WarnAt is as in [RuleLimit].
+	WarnAt int64
 	// Shadow: counted, but never refuses.
 	Shadow bool
 	// Alone: the counters are called by the algorithm alone, as those of a

@@ -27,6 +27,11 @@ func (s *spot) terms(body *Body) Terms {
 	if r := body.Response; r != nil {
 		t.Response = &Response{Content: r.Content, Headers: s.answer(r.Content, r.Headers)}
 	}
+	t.RequestHeaders = s.answer("", body.RequestHeaders)
+	warns := func(l LimitSpec) bool { return l.WarnAt != 0 }
+	if len(t.RequestHeaders) > 0 && len(body.Limits) > 0 && !slices.ContainsFunc(body.Limits, warns) {
+		s.errorf("request_headers", "request_headers needs a limit with warn_at in the same rule: it says from when on")
+	}
 	if overflows {
 		s.limits(body.Limits, &t)
 		s.reserve(body, &t)
@@ -120,9 +125,10 @@ func (s *spot) limits(specs []LimitSpec, t *Terms) {
 			t.Unlimited = true
 			at.unlimited(spec)
 		default:
-			if made := at.limit(spec, t); made != nil {
-				t.Limits = append(t.Limits, RuleLimit{Name: spec.Name, Limit: made, KeyPart: spec.keyPart(i), Shadow: spec.Shadow,
-					AnyMonth: spec.AnyMonth})
+			made := at.limit(spec, t)
+			if made != nil && (spec.WarnAt == 0 || at.between("warn_at", spec.WarnAt, 1, 100)) {
+				t.Limits = append(t.Limits, RuleLimit{Name: spec.Name, Limit: made, KeyPart: spec.keyPart(i),
+					Shadow: spec.Shadow, AnyMonth: spec.AnyMonth, WarnAt: spec.WarnAt})
 			}
 		}
 	}
@@ -134,7 +140,7 @@ func (s *spot) limits(specs []LimitSpec, t *Terms) {
 }
 
 func (s *spot) unlimited(spec *LimitSpec) {
-	if spec.Figures != (limit.Spec{}) || spec.Share != 0 || spec.Shadow {
+	if spec.Figures != (limit.Spec{}) || spec.Share != 0 || spec.Shadow || spec.WarnAt != 0 {
 		s.errorf("", "a limit that is unlimited has no figures")
 	}
 }
@@ -162,6 +168,11 @@ func (s *spot) limit(spec *LimitSpec, t *Terms) *limit.Limit {
 		figures.Overflow, figures.MaxDebt = t.Overflow.Of(), t.MaxDebt
 	}
 	made := s.make(figures)
+	if made != nil && made.Is(limit.Refilled) && made.Window() >= budgetWindow && made.Capacity() >= made.Max() {
+		s.warnf("rate", "a token bucket refills all the time, so that up to %d units pass in its first %s; for a budget of "+
+			"a day, a month or another period write algorithm: fixed_window, with calendar: true if it is one of the calendar",
+			made.Max()+made.Capacity(), units.Format(made.Window()))
+	}
 	if made == nil || spec.Share == 0 {
 		return made
 	}
@@ -181,6 +192,9 @@ func (s *spot) limit(spec *LimitSpec, t *Terms) *limit.Limit {
 	}
 	return made.WithShare(spec.Share)
 }
+
+// budgetWindow is the shortest window of which people mean a budget, and not a rate.
+const budgetWindow = 24 * time.Hour
 
 // make builds a limit, or takes the equal one of another rule.
 func (s *spot) make(figures limit.Spec) *limit.Limit {

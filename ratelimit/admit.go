@@ -53,7 +53,7 @@ func admits(conf *Config) bool {
 // isAlone reports whether requests are decided by themselves that no other rule applies to.
 func (v *ruleView) isAlone() bool {
 	return len(v.limits) == 1 && v.limits[0].inFlight == nil && v.reserve == nil && v.keys == nil && !v.quota &&
-		v.rule.Choose == "" && !v.rule.Unlimited && len(v.rule.Replaces) == 0
+		!v.warns && v.rule.Choose == "" && !v.rule.Unlimited && len(v.rule.Replaces) == 0
 }
 
 // Admit answers a request of one descriptor without a cost of its own, by a caller in this process, if it passes.

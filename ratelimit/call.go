@@ -24,6 +24,8 @@ type engine struct {
 	leases    *leases.Tracker
 	refusals  background.LogLimit
 	failures  background.LogLimits
+	warnings  background.LogLimit // of limits that are nearly used up
+	warned    warnedKeys
 	later     laterNote
 	unknown   minutely // domains in the log
 	unmatched minutely // shapes in the log

@@ -20,6 +20,7 @@ type Decision struct {
 	status *Status       // in the response
 	Limit  *LimitView    // that decided; nil if none did
 	Tier   *TierView     // that applies, of a limit on requests in flight
+	Near   *LimitView    // the first of its limits that is nearly used up; nil if none is
 	Wait   time.Duration // how long to wait if limit refuses: limit.Never if no wait helps
 	At     int           // the op in call.ops that decided, if counted
 
@@ -86,6 +87,9 @@ func (c *Call) concludeCounted(d *Decision, shadowMode bool) {
 	st.limit, st.Remaining, st.Reset = view, clampUint32(out.Remaining), ceilSeconds(wait)
 	st.OverLimit = !out.Admitted && !view.Shadow
 	d.Counted, d.At, d.Limit, d.Tier, d.Wait = true, at, view, view.tier(out), out.Retry
+	if d.view.warns {
+		d.Near = c.nearlyUsed(d)
+	}
 	switch {
 	case !out.Admitted && !st.OverLimit, shadowed && out.Admitted, st.OverLimit && shadowMode:
 		d.Outcome = OutcomeShadow

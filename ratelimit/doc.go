@@ -15,6 +15,7 @@
 //     'Reserv|Lost'
 //   - which descriptor of several is charged (choose): choose.go, limit/alternatives.go; go test ./ratelimit -run
 //     'Cand|Cho'; go test ./test/llm -run 'CallsGo|Routed'
+//   - how an answer says that a limit is nearly used up (warn_at): near.go; go test ./ratelimit -run Warn
 //   - how many keys a rule has (max_keys): keybudget.go; go test ./ratelimit -run 'Key|Shared'; go test ./test/attack
 //     -run NewValues
 //   - the answer when the backend fails, or too much arrives: policy.go; go test ./ratelimit -run 'Failure|Overload'

@@ -36,6 +36,8 @@ type Inside struct {
 	// Chosen is, by the name of each choice, the last value of the descriptor that is charged; nil if the request is
 	// refused, or chooses nothing.
 	Chosen map[string]string
+	// Near is the first limit that is nearly used up: "domain/path" or "domain/path:name"; empty if none is.
+	Near string
 	// Reserved is how many units the request has reserved.
 	Reserved int64
 	// Lease is what the request got. It has no keys if there is nothing to end.
@@ -49,6 +51,11 @@ func tellInside(_ *Batch, c *Call) {
 	}
 	in := c.Response.inside()
 	in.Reserved, in.Chosen = c.units, c.chosen()
+	for i := range c.Decisions {
+		if d := &c.Decisions[i]; in.Near == "" && d.Near != nil && d.Outcome != OutcomeNotChosen {
+			in.Near = d.Near.Name
+		}
+	}
 	if d := c.Refuses; d != nil {
 		in.Wait = d.Wait
 		if d.Tier != nil {

@@ -37,7 +37,7 @@ func (o Outcome) String() string {
 // Metrics count what services decide. They may be of several services; nil ones count nothing.
 type Metrics struct {
 	decided, refused, overflowed, leases, tiers metrics.Counters // by rule
-	reservations, reservedUnits                 metrics.Counters // by rule
+	reservations, reservedUnits, near           metrics.Counters // by rule
 	byPolicy                                    metrics.Counters
 	degraded, loads                             metrics.Counters
 	requests                                    metrics.Histograms
@@ -123,6 +123,8 @@ func NewMetrics() *Metrics {
 		m.reservedUnits.Row("headgate_reserved_units_total", "Units of reservations: reserved, given back when they were "+
 			"settled or lost (refunded), charged beyond what was reserved (overspent), and given back because their request "+
 			"was lost (lost).", rule.Closed("kind", metrics.Texts(0, leases.NumUnitKinds)...)),
+		m.near.Row("headgate_limits_nearly_used_total", "Keys that have used a limit as far as its warn_at, once in each "+
+			"window.", rule),
 		m.tiers.Row("headgate_concurrency_tier_total",
 			"Requests that a tier of a limit on requests in flight delayed or refused.", metrics.Open("domain", "rule", "tier")),
 

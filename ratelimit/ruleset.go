@@ -48,6 +48,7 @@ type ruleView struct {
 	reserve  *reserveView // nil: requests reserve nothing
 
 	alone         bool // see isAlone
+	warns         bool // some limit has warn_at
 	sharesCounter bool // an override that counts under the keys of its rule
 }
 
@@ -60,6 +61,9 @@ type LimitView struct {
 	Shadow  bool // it counts, and refuses nothing
 	// reserved: requests reserve units of it.
 	reserved bool
+	warnAt   int64  // in percent, 0 if the limit has none
+	warnLeft int64  // see warnLeft
+	near     []byte // encoded metadata of a limit that is nearly used up
 	current  []byte // encoded RateLimit
 	refused  []byte // encoded metadata of a refusal
 
@@ -293,6 +297,10 @@ func newLimitView(r *descriptors.Rule, rl *descriptors.RuleLimit, conf *Config) 
 	if rl.Name != "" {
 		name += ":" + rl.Name
 	}
+	var near []byte
+	if rl.WarnAt > 0 {
+		near = conf.Encoder.AppendText(nil, "near", name)
+	}
 	return LimitView{
 		Limit:   rl.Limit,
 		label:   rl.Name,
@@ -301,7 +309,10 @@ func newLimitView(r *descriptors.Rule, rl *descriptors.RuleLimit, conf *Config) 
 		Shadow:  rl.Shadow || r.Shadow,
 
 		reserved: rl.Reserved,
+		warnAt:   rl.WarnAt,
+		warnLeft: warnLeft(rl.Limit, rl.WarnAt),
 
+		near:    near,
 		current: conf.Encoder.Limit(rl.Name, rl.Limit, conf.UnitMultipliers),
 		refused: conf.Encoder.AppendText(nil, "rule", name),
 	}

@@ -375,6 +375,7 @@ func (v *ruleView) count() {
 	for i := range v.limits {
 		lv := &v.limits[i]
 		lv.series, lv.number = v.series, i
+		v.warns = v.warns || lv.warnLeft >= 0
 		for j := range lv.tiers {
 			lv.tiers[j].series, lv.tiers[j].number = v.series, j
 		}

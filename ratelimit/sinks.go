@@ -30,6 +30,7 @@ var sinks = []sink{
 	{see: tellInside},
 	{see: addHeaders, wanted: served},
 	{see: addMetadata, wanted: func(c *Config) bool { return served(c) && c.Encoder != unsent{} }},
+	{see: tellNear, wanted: served},
 	{see: countDecisions, wanted: served},
 	{see: countByPolicy, wanted: func(c *Config) bool { return c.Policies != nil }},
 	{see: coverDescriptors, wanted: served},

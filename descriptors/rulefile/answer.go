@@ -1,6 +1,8 @@
 package rulefile
 
 import (
+	"go.yaml.in/yaml/v3"
+
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -13,6 +15,7 @@ func (l *loader) policy(f fields, t *twig, r *descriptors.Body) {
 	r.MaxDebt, _ = l.integer(f.get("max_debt"), t, "max_debt", 1, limit.MaxUnits)
 	r.MaxKeys, _ = l.integer(f.get("max_keys"), t, "max_keys", 1, descriptors.MaxKeys)
 	r.Reserve = l.reserve(f, t)
+	r.RequestHeaders = l.headers(f.get("request_headers"), t, "request_headers", &r.Fields)
 	if n := f.get("response"); n != nil {
 		if f, ok := l.fields(n, levelResponse, t); ok {
 			r.Response = &descriptors.Response{}
@@ -39,16 +42,21 @@ func choose[T ~uint8](l *loader, f fields, t *twig, field string, names []string
 func (l *loader) answer(f fields, t *twig, places *descriptors.Fields) (content string, headers []descriptors.Header) {
 	*places = append(*places, written(f)...)
 	content, _ = l.text(f.get("content"), t, "content")
-	n := f.get("headers")
+	return content, l.headers(f.get("headers"), t, "headers", places)
+}
+
+// headers reads headers and their values, and adds where they are to places.
+func (l *loader) headers(n *yaml.Node, t *twig, what string, places *descriptors.Fields) []descriptors.Header {
 	if isNull(n) {
-		return content, nil
+		return nil
 	}
-	pairs, _ := l.mapping(n, t, "headers")
+	var headers []descriptors.Header
+	pairs, _ := l.mapping(n, t, what)
 	for _, p := range pairs {
 		*places = append(*places, descriptors.Field{Name: "header " + p.name, Line: p.key.Line, Col: p.key.Column})
 		if value, ok := l.text(p.value, t, "header "+p.name); ok {
 			headers = append(headers, descriptors.Header{Name: p.name, Value: value})
 		}
 	}
-	return content, headers
+	return headers
 }

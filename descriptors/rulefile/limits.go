@@ -2,6 +2,8 @@ package rulefile
 
 import (
 	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -45,7 +47,9 @@ func (l *loader) limitsOf(f fields, t *twig, r *descriptors.Body) (byValue bool)
 		spec := l.limitSpec(n, f, t)
 		spec.Shadow = l.boolean(f.get("shadow"), t, "shadow")
 		spec.Reserve = l.reserve(f, t)
-		spec.Broken = !l.Clean(func() { spec.Figures, spec.Share = l.figures(n, f, t), l.share(f, t) })
+		spec.Broken = !l.Clean(func() {
+			spec.Figures, spec.Share, spec.WarnAt = l.figures(n, f, t), l.share(f, t), l.warnAt(f, t)
+		})
 		r.Limits = append(r.Limits, spec)
 	})
 	if len(counters) > 1 {
@@ -104,7 +108,7 @@ func (l *loader) rateLimit(n *yaml.Node, t *twig, r *descriptors.Body) {
 		spec.Figures.Max, _ = l.integer(count, t, "requests_per_unit", 0, math.MaxUint32)
 		said := l.calendarOf(f, t, &spec.Figures)
 		spec.AnyMonth = !said && f.get("unit_multiplier") == nil && spec.Figures.Window == units.Month
-		spec.Share = l.share(f, t)
+		spec.Share, spec.WarnAt = l.share(f, t), l.warnAt(f, t)
 	})
 	r.Limits = []descriptors.LimitSpec{spec}
 }
@@ -125,6 +129,25 @@ func (l *loader) share(f fields, t *twig) (share int64) {
 	return share
 }
 
+// warnAt reads from which part of a limit on it is nearly used up, such as 80%.
+func (l *loader) warnAt(f fields, t *twig) int64 {
+	n := f.get("warn_at")
+	if n == nil {
+		return 0
+	}
+	text, ok := l.text(n, t, "warn_at")
+	if !ok {
+		return 0
+	}
+	digits, percent := strings.CutSuffix(text, "%")
+	p, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || !percent || p < 1 || p > 100 {
+		l.errorf(n, t, "warn_at %q is no percentage from 1%% to 100%%, such as 80%%", spell.Short(text))
+		return 0
+	}
+	return p
+}
+
 // unlimited reports what contradicts unlimited: true.
 func (l *loader) unlimited(f fields, t *twig) {
 	if n := f.get("unit"); !isNull(n) && n.Value != "" {
@@ -133,7 +156,7 @@ func (l *loader) unlimited(f fields, t *twig) {
 	if n := f.get("requests_per_unit"); n != nil {
 		l.warnf(n, t, "requests_per_unit has no effect beside unlimited")
 	}
-	for _, name := range []string{"unit_multiplier", "calendar", "time_zone", "local_share"} {
+	for _, name := range []string{"unit_multiplier", "calendar", "time_zone", "local_share", "warn_at"} {
 		if n := f.get(name); n != nil {
 			l.errorf(n, t, "unlimited and %s contradict each other", name)
 		}

@@ -28,15 +28,15 @@ var (
 		"key", "value", "rate_limit", "limits", "policy", "descriptors",
 		"shadow_mode", "quota_mode", "share_threshold", "detailed_metric", "value_to_metric", "metadata",
 		"on_backend_error", "on_overload", "charge", "overflow", "max_debt", "max_keys", "reserve", "response",
-		"concurrency", "lease_ttl", "reject_hold", "release", "choose", "prefer",
+		"concurrency", "lease_ttl", "reject_hold", "release", "choose", "prefer", "request_headers",
 	}}
 	levelRateLimit = &keyLevel{"rate_limit", []string{
 		"unit", "requests_per_unit", "unit_multiplier", "calendar", "time_zone", "unlimited", "name", "replaces",
-		"local_share",
+		"local_share", "warn_at",
 	}}
 	levelLimit = &keyLevel{"an entry of limits", []string{
 		"name", "algorithm", "limit", "window", "calendar", "time_zone", "rate", "burst", "shadow", "counter", "replaces",
-		"local_share", "reserve",
+		"local_share", "reserve", "warn_at",
 	}}
 	levelReserve  = &keyLevel{"reserve", []string{"amount", "default", "max", "ttl", "on_lost", "on_5xx", "match"}}
 	levelReplaces = &keyLevel{"an entry of replaces", []string{"name"}}
@@ -47,7 +47,7 @@ var (
 		"requestHeaders", "queryParams", "pathParams", "formParams", "requestBody", "allOf", "anyOf", "soapAction", "binding",
 		"concurrency", "name", "lease_ttl", "reject_hold", "release", "rate_limit", "limits",
 		"shadow_mode", "quota_mode", "metadata", "on_backend_error", "on_overload", "charge", "overflow",
-		"max_debt", "reserve", "response",
+		"max_debt", "reserve", "response", "request_headers",
 	}}
 	levelMatch = &keyLevel{"match", []string{
 		"headers", "query", "pathParams", "formParams", "requestBody", "allOf", "anyOf", "soapAction", "binding",

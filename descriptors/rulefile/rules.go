@@ -147,7 +147,7 @@ func (l *loader) pointless(f fields, t *twig, r *descriptors.Body) {
 		}
 	}
 	for _, name := range []string{"on_backend_error", "on_overload", "charge", "overflow", "max_debt", "max_keys",
-		"reserve"} {
+		"reserve", "request_headers"} {
 		if n := f.get(name); n != nil {
 			l.errorf(n, t, "%s needs a rate_limit, limits or concurrency in the same rule; rules below do not inherit it", name)
 		}

@@ -102,3 +102,25 @@ func isHeader(key string) bool {
 	}
 	return strings.Contains(strings.Trim(key, "-"), "-") && !strings.ContainsFunc(key, other)
 }
+
+// candidates returns the actions of each descriptor that a shape is chosen from; nil if the rules do not say what the
+// last entry's values are.
+func (s *shape) candidates() (all [][]string) {
+	last := len(s.keys) - 1
+	var before []string
+	for i, key := range s.keys[:last] {
+		a := action(key, s.values[i])
+		if a == "" {
+			return nil
+		}
+		before = append(before, a)
+	}
+	for _, value := range s.values[last] {
+		if value == "" || strings.Contains(value, "*") {
+			return nil
+		}
+		named := fmt.Sprintf("- {generic_key: {descriptor_key: %s, descriptor_value: %s}}", q(s.keys[last]), q(value))
+		all = append(all, append(slices.Clone(before), named))
+	}
+	return all
+}

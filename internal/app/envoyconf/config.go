@@ -2,6 +2,7 @@ package envoyconf
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -172,4 +173,43 @@ func (c *Config) LeftOut() string {
 			"path, generic_key with one value, and names of headers with a hyphen, such as x-user.\n")
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// checkUpstreams says which clusters of a whole configuration have no address, or are not needed.
+func (c *Config) checkUpstreams() error {
+	want := []string{application}
+	if c.Choice != nil {
+		want = c.Choice.Clusters()
+	}
+	var have []string
+	for _, u := range c.Upstreams() {
+		have = append(have, u.Name)
+	}
+	var errs []error
+	for _, name := range want {
+		switch {
+		case slices.Contains(have, name):
+		case c.Choice == nil:
+			errs = append(errs, errors.New("--upstream NAME=ADDRESS is for rules with choose; these need one "+
+				"--upstream ADDRESS"))
+		default:
+			errs = append(errs, fmt.Errorf("the rules choose %s: say where %s is, by --upstream %s=HOST:PORT", c.Choice.Name,
+				name, name))
+		}
+	}
+	for i, name := range have {
+		switch {
+		case slices.Contains(have[:i], name):
+			errs = append(errs, fmt.Errorf("--upstream: %s is there twice", name))
+		case !slices.Contains(want, name) && c.Choice != nil:
+			errs = append(errs, fmt.Errorf("--upstream: the rules choose from %s, not from %s", strings.Join(want, ", "), name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ChooseLua returns what hands on which cluster was chosen.
+func (c *Config) ChooseLua() string {
+	return strings.NewReplacer("HEADER", c.Choice.Header(), "NAME", c.Choice.Name, "FIRST", c.Choice.Clusters()[0]).
+		Replace(strings.TrimSpace(chooseLua))
 }

@@ -206,3 +206,21 @@ func (t *TLS) ServerName() string {
 	}
 	return ""
 }
+
+// An upstream is a cluster behind Envoy.
+type upstream struct{ Name, Address string }
+
+// application is the name of the only cluster, if nothing is chosen.
+const application = "application"
+
+// Upstreams are the clusters behind Envoy, as Options.Upstream has them.
+func (o *Options) Upstreams() (list []upstream) {
+	for _, text := range o.Upstream {
+		name, addr, named := strings.Cut(text, "=")
+		if !named {
+			name, addr = application, text
+		}
+		list = append(list, upstream{name, addr})
+	}
+	return list
+}

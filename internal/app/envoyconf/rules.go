@@ -203,3 +203,29 @@ func (w *wants) countable(set *descriptors.Set, opt *Options) error {
 
 // Hits reports whether some rule counts by hits.
 func (w *wants) Hits() bool { return len(w.hits) > 0 }
+
+// choose notes what a rule is chosen from.
+func (w *wants) choose(r *descriptors.RuleSpec) error {
+	switch {
+	case w.Choice != nil && w.Choice.Name != r.Choose:
+		return fmt.Errorf("the rules choose %q and %q; a route of Envoy follows one choice: give the rules one name, or "+
+			"write the routes yourself (docs/routing.md)", w.Choice.Name, r.Choose)
+	case !plainName.MatchString(r.Choose):
+		return fmt.Errorf("the rules choose %q, which cannot be part of a header's name; use letters, digits and hyphens",
+			r.Choose)
+	case w.Choice == nil:
+		w.Choice = &choice{Name: r.Choose}
+	}
+	if r.Value == "" || strings.Contains(r.Value, "*") {
+		return nil // see shape.actions
+	}
+	if !plainName.MatchString(r.Value) {
+		return fmt.Errorf("a rule that is chosen has the value %q, which is no name of a cluster; use letters, digits, "+
+			"hyphens and dots", r.Value)
+	}
+	same := func(c candidate) bool { return c.value == r.Value }
+	if !slices.ContainsFunc(w.Choice.candidates, same) {
+		w.Choice.candidates = append(w.Choice.candidates, candidate{r.Value, r.Prefer})
+	}
+	return nil
+}

@@ -119,3 +119,8 @@ func seconds(d time.Duration) string {
 //
 //go:embed llm.lua
 var llmLua string
+
+// chooseLua tells the route which cluster was chosen.
+//
+//go:embed choose.lua
+var chooseLua string

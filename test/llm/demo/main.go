@@ -13,7 +13,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -137,13 +136,4 @@ func show(ctx context.Context, tb *testenv.Servers, s llmtest.Setup, out io.Writ
 	fmt.Fprintln(out, "\nThe rules are in examples/llm; docs/tokens.md and docs/routing.md explain them. "+
 		"All is stopped again.")
 	return nil
-}
-
-// thousands writes 1234567 as 1,234,567.
-func thousands(n int64) string {
-	text := strconv.FormatInt(n, 10)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
 }
