@@ -28,7 +28,7 @@ type Reserving uint8
 // The ways to reserve.
 const (
 	// ReserveAuto: the smaller of what the request estimates and what the key's requests
-	// have cost of late.
+	// have cost of late, but no less than Reserve.Min.
 	ReserveAuto Reserving = iota + 1
 	// ReserveEstimate: what the request estimates.
 	ReserveEstimate
@@ -75,8 +75,9 @@ func ReserveMatches() []string { return slices.Clone(matchNames[1:]) }
 // are corrected when the cost is known.
 type Reserve struct {
 	By Reserving
-	// Default is what is reserved if nothing else is known; Max is reserved at most.
-	Default, Max int64
+	// Default is what is reserved if nothing else is known; Max is reserved at most, and Min
+	// at least by ReserveAuto: other ways have none.
+	Default, Min, Max int64
 	// TTL is after how long a reservation is lost that nobody settles or renews.
 	TTL time.Duration
 	// OnLost is for a reservation whose request has an end of which nobody knows, or that
@@ -105,7 +106,9 @@ func (r *Reserve) String() string {
 	case r.By == ReserveFixed:
 		l.add("amount %d", r.Default)
 	default:
-		l.add("amount %s default %d max %d", reservingNames[r.By], r.Default, r.Max)
+		l.add("amount %s default %d", reservingNames[r.By], r.Default)
+		l.addIf(r.By == ReserveAuto, " min %d", r.Min)
+		l.add(" max %d", r.Max)
 	}
 	l.add(" ttl %s on_lost %s", units.Format(r.TTL), endNames[r.OnLost])
 	l.addIf(r.Match == MatchToken, " on_5xx %s", endNames[r.On5xx])
@@ -203,8 +206,11 @@ func (s *spot) reserved(r *Reserve, t *Terms) {
 		}
 		return
 	}
-	if r.By == ReserveFixed {
+	switch r.By {
+	case ReserveFixed:
 		r.Max = r.Default
+	case ReserveAuto:
+		s.auto(r)
 	}
 	r.Max = cmp.Or(r.Max, room)
 	switch {
@@ -213,7 +219,21 @@ func (s *spot) reserved(r *Reserve, t *Terms) {
 	case !s.between("max", r.Max, 1, limit.MaxUnits), !s.between("default", r.Default, 1, limit.MaxUnits):
 	case r.Default > r.Max:
 		s.errorf("default", "default %d is more than max, %d", r.Default, r.Max)
+	case r.By != ReserveAuto && r.Min != 0:
+		s.errorf("min", "min needs amount: auto: it is what requests reserve at least, whatever they have cost of late")
+	case r.By == ReserveAuto && !s.between("min", r.Min, 1, limit.MaxUnits):
+	case r.Min > r.Default:
+		s.errorf("min", "min %d is more than default, %d", r.Min, r.Default)
 	case r.Max > room:
 		s.errorf("max", "a request that reserves %d never passes: the limit has room for %d (%s)", r.Max, room, of)
+	}
+}
+
+// auto fills in the floor of what is reserved by what requests have cost, and warns if nothing bounds it above.
+func (s *spot) auto(r *Reserve) {
+	r.Min = cmp.Or(r.Min, max(r.Default/4, 1))
+	if r.Max == 0 && r.Default > 0 {
+		s.warnf("amount", "amount: auto without max: one expensive request has its key reserve up to the whole limit, and "+
+			"headgate check cannot say what a client can spend at most; max is the most that a request may cost")
 	}
 }

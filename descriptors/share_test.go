@@ -62,7 +62,7 @@ descriptors:
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"reserve: amount auto default 10 max 50 ttl 10m on_lost free on_5xx free match token",
+		"reserve: amount auto default 10 min 2 max 50 ttl 10m on_lost free on_5xx free match token",
 		"reserve: amount 25 ttl 30s on_lost free match oldest",
 	} {
 		if !strings.Contains(dump.String(), want) {

@@ -20,7 +20,6 @@ import (
 type reserveView struct {
 	*descriptors.Reserve
 	lease LimitView // that keeps the reservations
-	costs costs
 }
 
 // newReserveView prepares r's rule; nil if it does not reserve.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -174,39 +175,131 @@ func (h *harness) leftAfter(text string, cost int64) string {
 	return strconv.FormatInt(n-cost, 10)
 }
 
-// TestAutoFollowsCosts: up at once, down slowly; a new key starts with what the rule's
-// requests have cost.
+// autoReserved asks and settles with a cost, and returns how many units were reserved.
+func (h *harness) autoReserved(key string, estimate, cost uint64) string {
+	h.Helper()
+	list := []Descriptor{desc("auto=" + key)}
+	if estimate > 0 {
+		list = append(list, desc(OpKey+"=estimate").withHits(estimate))
+	}
+	r := h.ask(list...)
+	h.ask(ended(meta(h.T, r, DefaultLeaseKey), cost, 200)...)
+	return meta(h.T, r, "reserved")
+}
+
+// TestAutoFollowsCosts: up at once, and down by half at most, after many cheap requests over some time; never below
+// the rule's min.
 func TestAutoFollowsCosts(t *testing.T) {
-	h := setup(t, reserveRules)
-	reserved := func(key string, estimate uint64) string {
-		list := []Descriptor{desc("auto=" + key)}
-		if estimate > 0 {
-			list = append(list, desc(OpKey+"=estimate").withHits(estimate))
+	h := setup(t, strings.ReplaceAll(reserveRules, "limit: 1000,", "limit: 1000000,"))
+	for i, step := range []struct {
+		cheap int           // requests that cost little
+		after time.Duration // before the last of them
+		cost  uint64
+		want  string // what is reserved then
+	}{
+		{0, 0, 20, "100"},                    // the default
+		{1, 0, 20, "100"},                    // one request is not enough
+		{100, 0, 20, "100"},                  // nor are many at once
+		{1, time.Minute, 20, "100"},          // a minute is not enough
+		{1, 2 * time.Second, 20, "50"},       // more than one is
+		{100, time.Minute, 20, "50"},         // again
+		{1, 2 * time.Second, 20, "25"},       // which is the min
+		{100, time.Hour, 20, "25"},           // for ever
+		{0, 0, 60, "25"},                     // that was before it cost more
+		{13, time.Hour, 20, "60"},            // fewer than 16 are not enough
+		{1, 0, 40, "60"},                     // more than half of it begins anew
+		{15, time.Hour, 20, "60"},            // the 16th
+		{0, 0, 330, "30"},                    // at once
+		{0, 0, 900, "336"},                   // 330 in steps of 16
+		{0, 0, 20, "400"},                    // at most the max
+		{100, time.Hour, 20, "200"},          // half of it
+		{0, 0, 20, "200"},                    // which stays
+		{16, 24 * 24 * time.Hour, 20, "100"}, // a pause
+	} {
+		for n := range step.cheap {
+			if n == step.cheap-1 {
+				h.now = h.now.Add(step.after)
+			}
+			h.autoReserved("a", 0, 20)
 		}
-		r := h.ask(list...)
-		h.ask(ended(meta(t, r, DefaultLeaseKey), 20, 200)...)
-		return meta(t, r, "reserved")
+		if got := h.autoReserved("a", 0, step.cost); got != step.want {
+			t.Errorf("step %d: %s are reserved, want %s", i, got, step.want)
+		}
 	}
-	if got := reserved("a", 0); got != "100" {
-		t.Errorf("at first %s are reserved, want the default", got)
+}
+
+// TestAutoOfANewKey: it reserves the default, whatever other keys have cost.
+func TestAutoOfANewKey(t *testing.T) {
+	h := setup(t, strings.ReplaceAll(reserveRules, "limit: 1000,", "limit: 100000000,"))
+	for i := range 300 {
+		h.autoReserved("cheap", 0, 1)
+		h.autoReserved("dear", 0, 200_000)
+		h.now = h.now.Add(10 * time.Second)
+		if got := h.autoReserved(fmt.Sprint("new", i), 0, 1); got != "100" {
+			t.Fatalf("after %d requests of others a new key reserves %s", i, got)
+		}
 	}
-	if got := reserved("a", 0); got != "20" {
-		t.Errorf("then %s, want 20", got)
+	if cheap, dear := h.autoReserved("cheap", 0, 1), h.autoReserved("dear", 0, 1); cheap != "25" || dear != "400" {
+		t.Errorf("the others reserve %s and %s", cheap, dear)
 	}
-	if got := reserved("b", 0); got != "20" {
-		t.Errorf("by a new key %s, want 20", got)
+}
+
+// TestAutoHasAFloor: what a request estimates counts, but not below the min.
+func TestAutoHasAFloor(t *testing.T) {
+	h := setup(t, reserveRules)
+	for estimate, want := range map[uint64]string{1: "25", 24: "25", 26: "26", 99: "99", 5000: "100"} {
+		if got := h.autoReserved(fmt.Sprint(estimate), estimate, 0); got != want {
+			t.Errorf("an estimate of %d reserves %s, want %s", estimate, got, want)
+		}
 	}
-	if got := reserved("a", 7); got != "7" {
-		t.Errorf("by an estimate of 7 %s", got)
+}
+
+// TestFiguresFitAWord: a figure is kept as it is, but for its units, which are rounded up to five binary digits.
+func TestFiguresFitAWord(t *testing.T) {
+	for units := int64(1); units < limit.MaxUnits; units += units/7 + 1 {
+		f := figure{units: units, calls: int(units % (costRun + 1)), since: units % (1 << sinceBits)}
+		v := f.pack()
+		got := unpackFigure(v)
+		if got.units < units || got.units > units+units/16 || got.calls != f.calls || got.since != f.since ||
+			v>>figureBits != 0 || got.pack() != v {
+			t.Fatalf("%+v becomes %+v", f, got)
+		}
 	}
-	r := h.ask(desc("auto=a"))
-	h.ask(ended(meta(t, r, DefaultLeaseKey), 330, 200)...)
-	if got := reserved("a", 0); got != "336" { // 330 in steps of 16
-		t.Errorf("after a cost of 330 %s", got)
+	if f := (figure{}); unpackFigure(f.pack()) != f {
+		t.Error("the default does not stay one")
 	}
-	n, _ := strconv.Atoi(reserved("a", 0))
-	if n >= 336 || n < 300 {
-		t.Errorf("then %d: it must fall slowly", n)
+}
+
+// TestRisesAreNotLost: of requests that end at once the dearest counts.
+func TestRisesAreNotLost(t *testing.T) {
+	table, r := newCostTable(), &descriptors.Reserve{Default: 100, Min: 25, Max: 1 << 20}
+	for i := range 2000 {
+		key := fmt.Sprint(i)
+		var all sync.WaitGroup
+		all.Go(func() {
+			for range 200 {
+				table.learn(key, 1, r, start2026)
+			}
+		})
+		all.Go(func() { table.learn(key, 5000, r, start2026) })
+		all.Wait()
+		if got := table.get(key); got < 5000 {
+			t.Fatalf("the figure is %d, want at least 5000", got)
+		}
+	}
+}
+
+// TestAFigureFallsToTheMin: and not to nothing, which is the default.
+func TestAFigureFallsToTheMin(t *testing.T) {
+	f, r := figure{units: 400}, &descriptors.Reserve{Default: 100, Min: 1, Max: 400}
+	for i := range int64(20 * costRun) {
+		before := f.units
+		if f = f.after(0, r, 5*i); f.units > before || f.units < 1 {
+			t.Fatalf("after request %d the figure is %d, and was %d", i, f.units, before)
+		}
+	}
+	if f.units != 1 {
+		t.Errorf("after many requests that cost nothing the figure is %d, want 1", f.units)
 	}
 }
 

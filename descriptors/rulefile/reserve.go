@@ -51,7 +51,7 @@ func (l *loader) amount(parent *yaml.Node, f fields, t *twig, r *descriptors.Res
 	for _, field := range []struct {
 		name string
 		to   *int64
-	}{{"default", &r.Default}, {"max", &r.Max}} {
+	}{{"default", &r.Default}, {"min", &r.Min}, {"max", &r.Max}} {
 		v := f.get(field.name)
 		switch {
 		case v == nil:

@@ -35,8 +35,8 @@ func TestBurst(t *testing.T) {
 	})
 }
 
-// TestGatewayThatReports: with the configuration that Envoy Gateway writes, a first burst passes as many calls as the
-// budget has room for defaults, and the next one what it has learned from that.
+// TestGatewayThatReports: with the configuration that Envoy Gateway writes, a first burst of a user passes as many calls
+// as the budget has room for defaults, whatever other users did, and a later one what is known from calls before it.
 func TestGatewayThatReports(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		insideHour()
@@ -47,11 +47,18 @@ func TestGatewayThatReports(t *testing.T) {
 		if o := l.Burst(t.Context(), 200, call); o.Passed == 0 || o.Passed > budget/16384 || o.Failed > 0 {
 			t.Errorf("the first burst: %+v, want at most %d that pass", o, budget/16384)
 		}
-		time.Sleep(time.Second) // the last reports
 		call.User = "second"
+		if o := l.Burst(t.Context(), 3, call); o.Passed != 3 { // reports take turns: each replica gets one
+			t.Errorf("the first calls of the second user: %+v", o)
+		}
+		time.Sleep(time.Second) // the last reports
 		o := l.Burst(t.Context(), 200, call)
 		if n := spent(l, "second"); o.Passed == 0 || n > budget*105/100 || o.Failed > 0 {
-			t.Errorf("the second burst: %+v, spent %d, want at most 1,050,000", o, n)
+			t.Errorf("the burst after it: %+v, spent %d, want at most 1,050,000", o, n)
+		}
+		call.User = "third"
+		if o := l.Burst(t.Context(), 100, call); o.Passed != budget/16384 || o.Failed > 0 {
+			t.Errorf("the first burst of a third user: %+v, want %d that pass", o, budget/16384)
 		}
 	})
 }
