@@ -1,6 +1,9 @@
 package ratelimit
 
-import "github.com/headgate-rls/headgate/internal/kit/metrics"
+import (
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
+)
 
 // countDecisions counts what became of each descriptor and which limit refused the request, and the hits that
 // limits took although they did not fit.
@@ -23,6 +26,9 @@ func countDecisions(b *Batch, c *Call) {
 		d := c.Refuses
 		if d.Counted {
 			b.tally.add(d.Limit.refusals())
+		}
+		if d.keeps > 0 && d.At == d.keeps {
+			b.tally.add(b.engine.conf.Metrics.Reservation(d.Limit.domain, d.Limit.rule).At(int(leases.Refused)))
 		}
 		if d.Tier != nil {
 			d.Tier.hit()

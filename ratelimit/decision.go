@@ -16,6 +16,7 @@ type Decision struct {
 	policies *policyViews // of the rule, nil if the rule has no policies
 	Cost     int64        // of each of its ops
 	First, n int          // its ops in call.ops
+	keeps    int          // the op in call.ops that keeps what it reserves; 0: none
 
 	status *Status       // in the response
 	Limit  *LimitView    // that decided; nil if none did
@@ -115,6 +116,9 @@ func (c *Call) decisive(d *Decision) (best int, shadowed bool) {
 		if best < 0 || c.outranks(at, best) {
 			best = at
 		}
+	}
+	if c.crowded(d) && c.outranks(d.keeps, best) {
+		best = d.keeps
 	}
 	return best, shadowed
 }

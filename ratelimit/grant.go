@@ -140,6 +140,11 @@ func (c *Call) hideExpiry(v *limit.Verdict) {
 			out.Retry = inFlightRetry
 		}
 	}
+	for i := range c.reserved {
+		if out := &v.Outcomes[c.reserved[i].op]; out.Retry > 0 {
+			out.Reset, out.Retry = 0, inFlightRetry
+		}
+	}
 }
 
 // Operations on a lease, as the entry OpKey names them, beside those of package leases.

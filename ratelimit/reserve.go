@@ -22,17 +22,46 @@ type reserveView struct {
 	lease LimitView // that keeps the reservations
 }
 
-// newReserveView prepares r's rule; nil if it does not reserve.
-func newReserveView(r *descriptors.Rule, conf *Config) *reserveView {
+// reservations is the name of the limit on a key's open reservations.
+const reservations = "reservations"
+
+// newReserveView prepares how requests under v reserve; nil if they do not. A request that finds as many open
+// reservations of its key as the budget has room for min is refused; if the store keeps fewer, the request has none,
+// and stays charged.
+func newReserveView(v *ruleView, conf *Config) *reserveView {
+	r := v.rule
 	if r.Reserve == nil {
 		return nil
 	}
 	most := min(conf.Caps.Algorithms[limit.Concurrency].MaxUnits, limit.MaxInFlight)
+	bound, bounded := v.openReservations()
+	bounded = bounded && bound <= most
+	if bounded {
+		most = bound
+	}
 	l := limit.MustNew(limit.Spec{Algorithm: limit.Concurrency, Max: most, Window: r.Reserve.KeptFor()})
-	v := &reserveView{Reserve: r.Reserve}
-	v.lease = newLimitView(r, &descriptors.RuleLimit{Limit: l, KeyPart: limit.ReservationPart, Shadow: true}, conf)
-	v.lease.domain, v.lease.rule = r.Domain, r.Path
-	return v
+	lease := newLimitView(r, &descriptors.RuleLimit{Limit: l, KeyPart: limit.ReservationPart, Name: reservations,
+		Shadow: !bounded}, conf)
+	lease.domain, lease.rule = r.Domain, r.Path
+	return &reserveView{r.Reserve, lease}
+}
+
+// openReservations returns how many reservations of a key may be open, false if any number may. Where a window ends
+// while reservations are open, the counters alone would not bound them.
+func (v *ruleView) openReservations() (most int64, bounded bool) {
+	r := v.rule.Reserve
+	if r.By != descriptors.ReserveAuto {
+		return 0, false
+	}
+	for i := range v.limits {
+		if lv := &v.limits[i]; lv.reserved && !lv.Shadow {
+			n := max(lv.Limit.Capacity()/r.Min, 1)
+			if !bounded || n < most {
+				most, bounded = n, true
+			}
+		}
+	}
+	return most, bounded
 }
 
 // A reserving says what a descriptor does under a rule with reserve.
@@ -91,21 +120,27 @@ func (c *Call) reserve(b *Batch, i, first int) *Error {
 	if c.holder == "" {
 		c.holder = leases.Holder(c.Request.Domain, c.Request.ID, c.Request.proxy())
 	}
-	c.reserved = append(c.reserved, reserved{i, len(c.Ops), units})
+	p.keeps = len(c.Ops)
+	c.reserved = append(c.reserved, reserved{i, p.keeps, units})
 	c.views = append(c.views, &r.lease)
 	c.Ops = append(c.Ops, limit.Op{
-		Key: limit.Key{Group: p.match.Group, Limit: limit.ReservationPart}, Limit: r.lease.Limit, Cost: 1, Shadow: true,
+		Key: limit.Key{Group: p.match.Group, Limit: limit.ReservationPart}, Limit: r.lease.Limit, Cost: 1,
+		Shadow: r.lease.Shadow || p.view.quota || b.engine.conf.ShadowMode,
 		Holder: limit.WithAmount(c.holder, units),
 	})
 	return nil
+}
+
+// crowded reports whether d's request is refused because its key has as many open reservations as it may.
+func (c *Call) crowded(d *Decision) bool {
+	return d.keeps > 0 && !c.views[d.keeps].Shadow && !c.Response.Degraded && !c.Verdict.Outcomes[d.keeps].Admitted
 }
 
 // report adds a settlement of the oldest reservation of decision i's key.
 func (c *Call) report(i int) {
 	p := &c.Decisions[i]
 	r := p.view.reserve
-	ops := []limit.Op{{Key: limit.Key{Group: p.match.Group, Limit: limit.ReservationPart}, Limit: r.lease.Limit, Cost: -1,
-		Shadow: true}}
+	ops := []limit.Op{leases.EndingOldest(limit.Key{Group: p.match.Group, Limit: limit.ReservationPart}, r.KeptFor())}
 	p.reports = true
 	c.settle(settling{view: p.view, decision: i, cost: p.Cost, Settlement: leases.Settlement{
 		Ops: p.view.corrections(ops, p.match.Group, nil, p.Cost, limit.AsLeased), Domain: r.lease.domain, Rule: r.lease.rule,

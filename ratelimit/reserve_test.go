@@ -97,13 +97,7 @@ func (h *harness) wantLeft(text, want string) {
 
 func (h *harness) wantEvents(rule, want string) {
 	h.Helper()
-	var list []string
-	for e := range leases.NumReservationEvents {
-		if n := h.counts.Reservation("d", rule).At(int(e)).Value(); n > 0 {
-			list = append(list, fmt.Sprint(e, " ", n))
-		}
-	}
-	if got := strings.Join(list, ", "); got != want {
+	if got := h.events(rule); got != want {
 		h.Errorf("events of %s: %s; want %s", rule, got, want)
 	}
 }
@@ -433,6 +427,10 @@ func TestARefusedRequestReservesNothing(t *testing.T) {
 	}
 	if r := h.ask(desc("user=u"), desc("plain=x")); !r.OverLimit || meta(t, r, DefaultLeaseKey) != "" {
 		t.Errorf("%s", summary(r))
+	}
+	h.ask(desc("plain=x"))
+	if n := h.counts.Reservation("", "").At(int(leases.Refused)).Value(); n != 0 {
+		t.Errorf("%d refusals of requests that reserve nothing count as those of reservations", n)
 	}
 	h.wantLeft("user=u", "1000")
 	h.wantInFlight(0)

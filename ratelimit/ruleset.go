@@ -227,7 +227,7 @@ func (w *viewer) limits(v *ruleView) {
 	if r.Policy != nil && conf.Policies != nil {
 		v.policies = newPolicyViews(v, w.derived, conf)
 	}
-	v.reserve = newReserveView(r, conf)
+	v.reserve = newReserveView(v, conf)
 	conf.Metrics.hold(v)
 	v.count()
 }

@@ -380,6 +380,10 @@ func (v *ruleView) count() {
 			lv.tiers[j].series, lv.tiers[j].number = v.series, j
 		}
 	}
+	if v.reserve != nil { // which refuses as the first limit that reserves does
+		first := slices.IndexFunc(v.limits, func(lv LimitView) bool { return lv.reserved })
+		v.reserve.lease.series, v.reserve.lease.number = v.series, max(first, 0)
+	}
 }
 
 // refusals counts requests that this limit refused.

@@ -48,6 +48,7 @@ const (
 	Again                      // its end was reported again
 	Cancelled                  // nobody received the answer that granted it
 	Unkept                     // not kept, because there are too many: its charge stays
+	Refused                    // its request is refused, because its key has as many as it may have
 	Reported                   // a cost for which nothing was reserved
 	NumReservationEvents
 )
@@ -55,7 +56,7 @@ const (
 // String returns the event's metric label.
 func (e ReservationEvent) String() string {
 	return [NumReservationEvents]string{"reserved", "settled", "failed", "unsettled", "lost", "late", "repeated",
-		"cancelled", "unkept", "unreserved"}[e]
+		"cancelled", "unkept", "refused", "unreserved"}[e]
 }
 
 // A UnitKind says which units of reservations are counted.
@@ -79,6 +80,11 @@ func (k UnitKind) String() string {
 func (r *Reservation) Ending(holder string, how limit.Ending) limit.Op {
 	return limit.Op{Key: r.Key, Limit: lifeLimit(r.TTL), Cost: -1, Holder: limit.WithAmount(holder, r.Units), Ending: how,
 		Shadow: true}
+}
+
+// EndingOldest returns the op that ends the oldest of the reservations under a key, which live so long.
+func EndingOldest(key limit.Key, ttl time.Duration) limit.Op {
+	return limit.Op{Key: key, Limit: lifeLimit(ttl), Cost: -1, Shadow: true}
 }
 
 // due reports whether a reservation is to be renewed now: not before half of the time after which it is

@@ -35,8 +35,8 @@ func TestBurst(t *testing.T) {
 	})
 }
 
-// TestGatewayThatReports: with the configuration that Envoy Gateway writes, a first burst of a user passes as many calls
-// as the budget has room for defaults, whatever other users did, and a later one what is known from calls before it.
+// TestGatewayThatReports: with the configuration that Envoy Gateway writes, a first burst of a user passes as many
+// calls as the budget has room for defaults, whatever other users did, and a later one what is known from calls before.
 func TestGatewayThatReports(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		insideHour()
