@@ -70,8 +70,9 @@ var conditions = map[string][]condition{
 		{`headgate_slots_delay_seconds_count{config="pay"}`, "60", "60", true}},
 	"HeadgateSlotsPoolBusy": {{`headgate_slots_pool_busy_connections`, "1", "29", false},
 		{`headgate_slots_pool_max_connections`, "30", "30", false}},
-	"HeadgateLocalDebt":  {{`headgate_local_pending_keys`, "0", "1", false}},
-	"HeadgateSeriesFull": {{`headgate_decisions_total{rule="(other)", outcome="ok"}`, "0", "60", true}},
+	"HeadgateLocalDebt":          {{`headgate_local_pending_keys`, "0", "1", false}},
+	"HeadgateSeriesFull":         {{`headgate_decisions_total{rule="(other)", outcome="ok"}`, "0", "60", true}},
+	"HeadgateCertificateRefused": {{`headgate_certificate_renewal_refused`, "0", "1", false}},
 }
 
 // quietMinutes come before the condition, and as many with it.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/kit/background"
@@ -26,9 +27,11 @@ func (f failures) failed(listener string) func(net.Addr, error) {
 // A certWatch says when certificates in use end. Those of the gRPC listener are a part of readiness: callers that
 // cannot verify them fail, and Envoy then lets requests pass. Of the others the log, /readyz and the metrics warn.
 type certWatch struct {
-	log   *slog.Logger
-	grpc  []string     // the names of the files of the gRPC listener
-	files []*certFiles // of all listeners; complete before run
+	log  *slog.Logger
+	grpc []string // the names of the files of the gRPC listener
+
+	mu    sync.Mutex
+	files []*certFiles // of all listeners; that of gRPC may come later than run
 
 	said map[certs.Validity]warning
 }
@@ -45,10 +48,24 @@ const (
 	certsAgain = 24 * time.Hour
 )
 
+// follow has the files of one more listener looked at.
+func (w *certWatch) follow(f *certFiles) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.files = append(w.files, f)
+}
+
+// followed returns the files of all listeners.
+func (w *certWatch) followed() []*certFiles {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.files)
+}
+
 // run looks at certificates until ctx ends.
 func (w *certWatch) run(ctx context.Context) {
 	background.Every(ctx, certsEvery, func(context.Context) {
-		for _, f := range w.files { // also if nobody connects, as while the service is not ready
+		for _, f := range w.followed() { // also if nobody connects, as while the service is not ready
 			f.current()
 		}
 		w.look(time.Now())
@@ -77,7 +94,7 @@ func (w *certWatch) look(now time.Time) {
 	w.said = said
 }
 
-// part reports whether certificates can be used.
+// part reports whether certificates can be used, and whether renewed ones are.
 func (w *certWatch) part() web.Part {
 	part := web.Part{Name: "certificates", Serving: true}
 	ends := time.Duration(0)
@@ -90,6 +107,11 @@ func (w *certWatch) part() web.Part {
 		}
 		if problem != "" && (part.Problem == "" || needed && part.Serving) {
 			part.Problem, part.Serving = v.File+" "+problem, !needed
+		}
+	}
+	for _, f := range w.followed() {
+		if part.Problem == "" {
+			part.Problem = f.refusal()
 		}
 	}
 	return part

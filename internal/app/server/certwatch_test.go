@@ -150,6 +150,94 @@ func TestExpiredCertificatesDoNotReplaceValidOnes(t *testing.T) {
 	}
 }
 
+// renewals are files of a certificate that cannot take the place of a valid one, by what the refusal says.
+var renewals = []struct {
+	want  string
+	renew func(t *testing.T, authority *testenv.Certs, pair testenv.Pair)
+}{
+	{" expired on 20", func(t *testing.T, authority *testenv.Certs, pair testenv.Pair) {
+		install(t, authority.Issue(t, "old", expired), pair)
+	}},
+	{" not valid before 20", func(t *testing.T, authority *testenv.Certs, pair testenv.Pair) {
+		install(t, authority.Issue(t, "new", unborn), pair)
+	}},
+	{"private key does not match public key", func(t *testing.T, authority *testenv.Certs, pair testenv.Pair) {
+		other := authority.Issue(t, "other")
+		other.KeyFile = authority.Server.KeyFile
+		install(t, other, pair)
+	}},
+	{"failed to find any PEM data", func(t *testing.T, _ *testenv.Certs, pair testenv.Pair) {
+		if err := os.WriteFile(pair.CertFile, []byte("half of a cert"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}},
+	{"no such file or directory", func(t *testing.T, _ *testenv.Certs, pair testenv.Pair) {
+		if err := os.Remove(pair.KeyFile); err != nil {
+			t.Fatal(err)
+		}
+	}},
+}
+
+// TestRefusedRenewalsAreSeen in /readyz?verbose, the status and the metrics, while the old certificate is served.
+func TestRefusedRenewalsAreSeen(t *testing.T) {
+	authority := testenv.TestCerts(t)
+	pair := authority.Issue(t, "server")
+	r := startServe(t, "--grpc-tls-cert", pair.CertFile, "--grpc-tls-key", pair.KeyFile, "--admin-token", adminToken)
+	metric := `headgate_certificate_renewal_refused{file="` + pair.CertFile + `",listener="grpc"} `
+	verbose := func() string { _, text := r.Get(r.HTTP, "/readyz?verbose"); return text }
+	for _, c := range renewals {
+		c.renew(t, authority, pair)
+		awaitText(t, verbose, c.want)
+		if text := verbose(); !strings.HasPrefix(text, "ready\n") ||
+			!strings.Contains(text, "certificates: the changed files are refused: ") ||
+			!strings.Contains(text, "; the old certificate, which expires on 20") {
+			t.Errorf("%s: /readyz?verbose:\n%s", c.want, text)
+		}
+		if _, text := askAdmin(r, http.MethodGet, "/admin/status", ""); !strings.Contains(text,
+			`{"name":"certificates","status":"FAILING","problem":"the changed files are refused: `) {
+			t.Errorf("%s: /admin/status: %s", c.want, text)
+		}
+		awaitText(t, metricsOf(r), metric+"1\n")
+		if err := checkHealth(t, r.GRPC, clientTLS(t, authority, nil)); err != nil {
+			t.Errorf("%s: the old certificate is not served: %v", c.want, err)
+		}
+		install(t, authority.Issue(t, "renewed"), pair)
+		awaitText(t, verbose, "certificates: ok\n")
+		awaitText(t, metricsOf(r), metric+"0\n")
+	}
+}
+
+// TestRefusedRenewalsAreLoggedOnce for each change of the files, and again after an hour.
+func TestRefusedRenewalsAreLoggedOnce(t *testing.T) {
+	authority := testenv.TestCerts(t)
+	pair := authority.Issue(t, "server")
+	var log bytes.Buffer
+	f := &certFiles{flags: "grpc", cert: pair.CertFile, key: pair.KeyFile, log: slog.New(slog.NewTextHandler(&log, nil))}
+	if _, err := serverTLS(f); err != nil {
+		t.Fatal(err)
+	}
+	errors := func() int {
+		for range 3 {
+			f.checked = time.Time{}
+			f.current()
+		}
+		defer log.Reset()
+		return strings.Count(log.String(), "level=ERROR")
+	}
+	for _, c := range renewals {
+		c.renew(t, authority, pair)
+		first, second := errors(), errors()
+		f.refused.logged = f.refused.logged.Add(-refusedAgain)
+		if hour := errors(); first != 1 || second != 0 || hour != 1 {
+			t.Errorf("%s: %d errors, then %d, and %d after an hour", c.want, first, second, hour)
+		}
+		install(t, authority.Issue(t, "renewed"), pair)
+		if n := errors(); n != 0 {
+			t.Errorf("%d errors about a good certificate", n)
+		}
+	}
+}
+
 // TestCertificatesThatEndSoonAreLogged once a day, and when they end.
 func TestCertificatesThatEndSoonAreLogged(t *testing.T) {
 	now := time.Now()

@@ -115,7 +115,7 @@ func (s *server) tlsConfig() (*tls.Config, error) {
 	}
 	files := &certFiles{flags: "grpc", cert: s.conf.TLSCert, key: s.conf.TLSKey, clientCA: s.conf.ClientCA,
 		protocols: []string{"h2"}, ifGiven: s.conf.ClientAuth == config.IfGiven, clients: clients, log: s.log}
-	s.certs.files = append(s.certs.files, files)
+	s.certs.follow(files)
 	return serverTLS(files)
 }
 

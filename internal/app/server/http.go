@@ -71,7 +71,7 @@ func (s *server) openHTTP(ctx context.Context) error {
 		s.metrics.addHTTP(h.name, stats)
 		l = stats.Listener(l)
 		if h.tls != nil {
-			s.certs.files = append(s.certs.files, h.tls)
+			s.certs.follow(h.tls)
 			over, err := serverTLS(h.tls)
 			if err != nil {
 				_ = l.Close()

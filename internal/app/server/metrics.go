@@ -59,8 +59,7 @@ func Rows() []metrics.Row {
 	return slices.Concat(new(fileMetrics).rows(), memoryRows(nil), handshake.NewFailures(nil).Rows(),
 		web.NewRefusals(nil).Rows(), web.NewTurns().Rows(), new(capture.Hub).Rows(), new(candidate.Candidate).Rows(),
 		new(statsd.Sender).Rows(),
-		[]metrics.Row{web.NoMemory, certRow(), new(settings.Log).Lost(),
-			metrics.Build(buildName, "")})
+		new(certWatch).rows(), []metrics.Row{web.NoMemory, new(settings.Log).Lost(), metrics.Build(buildName, "")})
 }
 
 // addReference adds the metrics of envoyproxy/ratelimit.
@@ -172,16 +171,28 @@ func memoryRows(b *bounds) []metrics.Row {
 	}
 }
 
-// certRow is the metric of certificates in use.
-func certRow() metrics.Row {
-	return metrics.Row{Name: "headgate_certificate_not_after_seconds", Kind: metrics.IsGauge,
-		Labels: metrics.Open("use", "file"), Help: "When a certificate in use expires, or the last one of a file of " +
-			"authorities, as Unix time: of a listener, or of a client of a store or a control plane.",
-		Each: func(emit metrics.Emit) {
-			for _, v := range certs.InUse() {
-				emit([]string{string(v.Use), v.File}, float64(v.Ends.Unix()), nil)
-			}
-		}}
+// rows are the metrics of the certificates in use, and of renewed ones.
+func (w *certWatch) rows() []metrics.Row {
+	return []metrics.Row{
+		{Name: "headgate_certificate_not_after_seconds", Kind: metrics.IsGauge, Labels: metrics.Open("use", "file"),
+			Help: "When a certificate in use expires, or the last one of a file of authorities, as Unix time: of a " +
+				"listener, or of a client of a store or a control plane.", Each: eachValidity},
+		{Name: "headgate_certificate_renewal_refused", Kind: metrics.IsGauge, Labels: metrics.Open("listener", "file"),
+			Help: "1 while the changed files of a listener's certificate cannot be used, so that the old certificate is, " +
+				"else 0.", Each: w.eachRefusal},
+	}
+}
+
+func eachValidity(emit metrics.Emit) {
+	for _, v := range certs.InUse() {
+		emit([]string{string(v.Use), v.File}, float64(v.Ends.Unix()), nil)
+	}
+}
+
+func (w *certWatch) eachRefusal(emit metrics.Emit) {
+	for _, f := range w.followed() {
+		emit([]string{f.flags, f.cert}, float64(metrics.Truth(f.refusal() != "")), nil)
+	}
 }
 
 // addHTTP adds the metrics of the connections of a listener of HTTP.

@@ -66,7 +66,7 @@ func Run(ctx context.Context, c Config) error {
 	s.bounds, s.turns = newBounds(metrics), web.NewTurns()
 	metrics.Add(s.turns.Rows()...)
 	s.certs = &certWatch{log: s.log, grpc: []string{s.conf.TLSCert, s.conf.ClientCA}}
-	metrics.Add(certRow(), c.Settings.Log.Lost())
+	metrics.Add(append(s.certs.rows(), c.Settings.Log.Lost())...)
 	if err := s.openGuard(); err != nil {
 		return err
 	}

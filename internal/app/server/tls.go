@@ -28,7 +28,18 @@ type certFiles struct {
 	checked time.Time
 	stamp   string
 	config  *certConfig
+	refused refusal
 }
+
+// A refusal is why files that have changed are not used; its zero value says that nothing is refused.
+type refusal struct {
+	problem string
+	stamp   string    // of the files
+	logged  time.Time // when the log said so the last time
+}
+
+// refusedAgain is how often the log says that the same files are refused.
+const refusedAgain = time.Hour
 
 // recheck is how often a new connection looks at the files at most.
 const recheck = time.Second
@@ -63,6 +74,7 @@ func (f *certFiles) current() *tls.Config {
 func (f *certFiles) renew() {
 	stamp := f.fileStamp()
 	if stamp == f.stamp {
+		f.refused = refusal{}
 		return
 	}
 	config, err := f.load()
@@ -70,12 +82,35 @@ func (f *certFiles) renew() {
 		err = errors.New(config.problem())
 	}
 	if err != nil {
-		f.log.Error("changed certificates are invalid; the old ones stay in use", "error", err)
+		f.refuse(err, stamp)
 		return
 	}
 	f.use(config)
-	f.stamp = stamp
+	f.stamp, f.refused = stamp, refusal{}
 	f.log.Info("certificates reloaded", "cert", f.cert, "expires", config.valid[0].Ends.UTC())
+}
+
+// refuse notes why changed files are not used. The log says so once for each change, and again after an hour.
+func (f *certFiles) refuse(err error, stamp string) {
+	r := refusal{problem: err.Error(), stamp: stamp, logged: f.refused.logged}
+	same := r.problem == f.refused.problem && r.stamp == f.refused.stamp
+	if !same || time.Since(r.logged) >= refusedAgain {
+		f.log.Error("changed certificates are invalid; the old ones stay in use", "error", err, "old_expires",
+			f.config.valid[0].Ends.UTC())
+		r.logged = time.Now()
+	}
+	f.refused = r
+}
+
+// refusal says why changed files are not used, and what is instead; "" if none are refused.
+func (f *certFiles) refusal() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.refused.problem == "" {
+		return ""
+	}
+	return fmt.Sprintf("the changed files are refused: %s; the old certificate, which expires on %s, stays in use",
+		f.refused.problem, f.config.valid[0].Ends.UTC().Format(time.RFC3339))
 }
 
 // fileStamp is different for each state of the files.
@@ -83,7 +118,7 @@ func (f *certFiles) fileStamp() string {
 	stamp := ""
 	for _, name := range []string{f.cert, f.key, f.clientCA} {
 		if info, err := os.Stat(name); err == nil {
-			stamp += fmt.Sprint(info.ModTime().UnixNano(), info.Size(), ";")
+			stamp += fmt.Sprint(info.ModTime().UnixNano(), info.Size(), info.Mode(), ";")
 		}
 	}
 	return stamp
