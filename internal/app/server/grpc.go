@@ -77,19 +77,15 @@ func (c boundCredentials) Clone() credentials.TransportCredentials {
 // openGRPC opens the gRPC listeners: the service itself, by the transport
 // that is configured, and where that is unary what it does not serve.
 func (s *server) openGRPC(ctx context.Context) error {
-	conf, err := s.tlsConfig()
-	if err != nil {
-		return err
-	}
 	l, err := web.Listen(ctx, "grpc", s.conf.GRPC, socketMode(s.conf))
 	if err != nil {
 		return err
 	}
 	if s.conf.Transport == "grpc" {
-		s.endpoints = []*endpoint{s.grpcEndpoint("grpc", l, conf, true)}
+		s.endpoints = []*endpoint{s.grpcEndpoint("grpc", l, s.grpcTLS, true)}
 		return nil
 	}
-	main, err := s.unaryEndpoint(l, conf)
+	main, err := s.unaryEndpoint(l, s.grpcTLS)
 	var rest net.Listener
 	if err == nil && s.conf.Services != "" {
 		rest, err = web.Listen(ctx, "services", s.conf.Services, socketMode(s.conf))
@@ -100,7 +96,7 @@ func (s *server) openGRPC(ctx context.Context) error {
 	}
 	s.endpoints = []*endpoint{main}
 	if rest != nil {
-		s.endpoints = append(s.endpoints, s.grpcEndpoint("services", rest, conf, false))
+		s.endpoints = append(s.endpoints, s.grpcEndpoint("services", rest, s.grpcTLS, false))
 	}
 	return nil
 }

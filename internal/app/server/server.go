@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,6 +42,7 @@ type server struct {
 	turns  *web.Turns // of requests over HTTP
 	certs  *certWatch
 
+	grpcTLS    *tls.Config       // nil: without TLS
 	handshakes *handshake.Bounds // of all gRPC listeners
 	failures   failures
 	endpoints  []*endpoint
@@ -103,23 +105,29 @@ func Run(ctx context.Context, c Config) error {
 	return s.serve(ctx)
 }
 
-// listen opens every listener, before any is served.
-func (s *server) listen(ctx context.Context) error {
+// listen opens every listener, before any is served; that of gRPC later if it must wait.
+func (s *server) listen(ctx context.Context) (err error) {
 	s.failures = failures{handshake.NewFailures(s.log)}
 	s.metrics.Add(s.failures.Rows()...)
 	s.handshakes = handshake.New(s.bounds.pool.Limit() / 8)
-	if !s.conf.BackendRequired {
+	if s.grpcTLS, err = s.tlsConfig(); err != nil {
+		return err
+	}
+	if !s.opensLate() {
 		if err := s.openGRPC(ctx); err != nil {
 			return err
 		}
 	}
-	err := s.openHTTP(ctx)
-	if err != nil {
+	if err = s.openHTTP(ctx); err != nil {
 		closeServers(s.https)
 		s.closeListeners()
 	}
 	return err
 }
+
+// opensLate reports whether the gRPC port waits for the backend, or for rules. Until it opens, connections are refused at
+// once: on a port that is open and not served, Envoy's calls would wait for their deadlines.
+func (s *server) opensLate() bool { return s.conf.BackendRequired || s.waitsForRules() }
 
 // closeListeners closes those of endpoints that were never served.
 func (s *server) closeListeners() {
@@ -160,7 +168,11 @@ func (s *server) serve(ctx context.Context) (err error) {
 	running.Go(func() { s.certs.run(work) })
 	s.startHTTP(&running, failed)
 	s.awaitRules(ctx)
-	if err = s.awaitBackend(ctx, failed); err == nil && len(s.endpoints) > 0 {
+	err = s.awaitBackend(ctx, failed)
+	if err == nil && s.opensLate() && ctx.Err() == nil {
+		err = s.openGRPC(ctx)
+	}
+	if err == nil && len(s.endpoints) > 0 {
 		s.startGRPC(&running, failed)
 		if s.conf.XDS.Health == config.HealthNeedsRules {
 			running.Go(func() { s.becomeHealthy(work) })
@@ -190,8 +202,7 @@ func (s *server) untilEnd(ctx context.Context, failed <-chan error) error {
 	}
 }
 
-// awaitBackend opens the gRPC port when the backend has answered, if the port must wait for that. If ctx ends first,
-// there are no endpoints.
+// awaitBackend waits until the backend has answered, or ctx ends, if the gRPC port must wait for that.
 func (s *server) awaitBackend(ctx context.Context, failed <-chan error) error {
 	if !s.conf.BackendRequired {
 		return nil
@@ -200,7 +211,7 @@ func (s *server) awaitBackend(ctx context.Context, failed <-chan error) error {
 	for {
 		select {
 		case <-s.limits.answered:
-			return s.openGRPC(ctx)
+			return nil
 		case <-ctx.Done():
 			return nil
 		case err := <-failed:

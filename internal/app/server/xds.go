@@ -159,9 +159,12 @@ func (x *xdsRules) part() web.Part {
 	return p
 }
 
+// waitsForRules reports whether the gRPC port opens only with the first rules, or after --xds-wait.
+func (s *server) waitsForRules() bool { return s.conf.XDS.Address != "" && s.conf.XDS.Wait > 0 }
+
 // awaitRules waits for the first rules, within --xds-wait.
 func (s *server) awaitRules(ctx context.Context) {
-	if s.conf.XDS.Address == "" || s.conf.XDS.Wait <= 0 {
+	if !s.waitsForRules() {
 		return
 	}
 	s.log.Info("waiting for the first rules of the control plane", "xds", s.conf.XDS.Address, "wait", s.conf.XDS.Wait)
