@@ -25,6 +25,7 @@ var statuses = []struct {
 const (
 	awayMessage    = "the database of policies does not answer, or refuses; the log of headgate says why"
 	unknownMessage = awayMessage + "; read the policy again to see whether it was changed"
+	fixedMessage   = "the database of policies is read-only: policies stay in force as they are, and cannot be changed"
 	slowMessage    = "the database of policies did not answer in time"
 )
 
@@ -44,6 +45,8 @@ func explain(err error) (status int, message string) {
 		}
 	}
 	switch {
+	case errors.Is(err, table.ErrReadOnly):
+		message = fixedMessage
 	case errors.As(err, new(changeError)):
 		message = unknownMessage
 	case errors.Is(err, context.DeadlineExceeded):
@@ -58,7 +61,9 @@ func explain(err error) (status int, message string) {
 func (h *Handlers) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status, message := explain(err)
 	if status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", "1")
+		if !errors.Is(err, table.ErrReadOnly) {
+			w.Header().Set("Retry-After", "1")
+		}
 		if !errors.Is(err, context.Canceled) {
 			h.log.Error("request for policies failed", "method", r.Method, "path", web.Clip(r.URL.Path),
 				"by", web.CallerOf(r.Context()), "request_id", web.RequestID(r), "error", err)

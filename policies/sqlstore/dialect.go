@@ -10,11 +10,13 @@ import (
 // A dialect is what differs between databases, as texts. Elsewhere statements have ? for each
 // placeholder.
 type dialect struct {
-	clock   string // the time in microseconds since 1970
-	chunk   int    // how many policies one statement writes: SQLite takes 32,766 values
-	first   string // what a SELECT ends with that returns at most # rows
-	decimal string // how an amount is read as text; # is its column
-	whole   string // how a capacity is read; # is its column
+	clock string // the time in microseconds since 1970
+	// readOnly is 1 if the database takes no writes, else 0, or always 0 where only the error of a write says so.
+	readOnly string
+	chunk    int    // how many policies one statement writes: SQLite takes 32,766 values
+	first    string // what a SELECT ends with that returns at most # rows
+	decimal  string // how an amount is read as text; # is its column
+	whole    string // how a capacity is read; # is its column
 	// put is a statement that writes n rows, which take the place of those with the same key: the
 	// first column. Its placeholders are the values of each row.
 	put  func(table string, columns []string, n int) string
@@ -23,22 +25,24 @@ type dialect struct {
 
 var dialects = map[*sqldb.Dialect]*dialect{
 	sqldb.SQLite: {
-		clock: sqldb.SQLite.Clock, decimal: "printf('%.6f', #)", first: " LIMIT #", chunk: 500,
+		clock: sqldb.SQLite.Clock, readOnly: "0", decimal: "printf('%.6f', #)", first: " LIMIT #", chunk: 500,
 		// SQLite keeps any value in any column. No policy has a capacity below zero.
 		whole: "CASE typeof(#) WHEN 'integer' THEN # ELSE -1 END",
 		put:   inserting(" ON CONFLICT (#) DO UPDATE SET ", "excluded.#"),
 	},
 	sqldb.Postgres: {
-		clock: sqldb.Postgres.Clock, decimal: "#::text", whole: "#", first: " LIMIT #", chunk: 500,
+		clock:    sqldb.Postgres.Clock,
+		readOnly: "CASE current_setting('transaction_read_only') WHEN 'on' THEN 1 ELSE 0 END",
+		decimal:  "#::text", whole: "#", first: " LIMIT #", chunk: 500,
 		put: inserting(" ON CONFLICT (#) DO UPDATE SET ", "excluded.#"), lock: " FOR UPDATE",
 	},
 	sqldb.MySQL: {
-		clock: sqldb.MySQL.Clock, decimal: "CAST(# AS CHAR)", whole: "#", first: " LIMIT #", chunk: 500,
+		clock: sqldb.MySQL.Clock, readOnly: "0", decimal: "CAST(# AS CHAR)", whole: "#", first: " LIMIT #", chunk: 500,
 		put: inserting(" ON DUPLICATE KEY UPDATE ", "VALUES(#)"), lock: " FOR UPDATE",
 	},
 	sqldb.Oracle: {
 		// A number below one is written without its zero.
-		clock: "HEADGATE_POLICY_NOW_US()", decimal: "'0' || CAST(# AS VARCHAR2(40))", whole: "#",
+		clock: "HEADGATE_POLICY_NOW_US()", readOnly: "0", decimal: "'0' || CAST(# AS VARCHAR2(40))", whole: "#",
 		first: " FETCH FIRST # ROWS ONLY", chunk: 50, put: updating, lock: " FOR UPDATE",
 	},
 }

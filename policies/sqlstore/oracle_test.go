@@ -65,7 +65,8 @@ func obliging(text string) (oracletest.Answer, error) {
 	}
 	switch {
 	case strings.HasPrefix(text, "SELECT GENERATION"):
-		return one(int64(keepGone+sweepGone-1), int64(0), int64(1), int64(0), int64(0), int64(1))
+		return one(int64(keepGone+sweepGone-1), int64(0), int64(1), int64(0), int64(0), int64(1),
+			int64(0))
 	case strings.HasPrefix(text, "SELECT ID"):
 		return one(int64(7), "user:old", "SLIDING_WINDOW", int64(1), "00", "060", int64(1), nil, int64(1))
 	case strings.HasPrefix(text, "SELECT (SELECT MIN(CHANGE_ID)"):

@@ -49,6 +49,9 @@ func NewSource(store *Store, migrate bool, log *slog.Logger) *Source {
 // Hint has the source look at once: this process knows of a change.
 func (s *Source) Hint() { s.follower.Hint() }
 
+// ReadOnly reports whether the database takes no changes.
+func (s *Source) ReadOnly() bool { return s.follower.ReadOnly() }
+
 // Start reads the policies if the database answers until ctx ends. It fails only if the database
 // says that it cannot be used so; what passes is logged, and left to Run.
 func (s *Source) Start(ctx context.Context) error {

@@ -58,7 +58,7 @@ const (
 // Open returns a store. It does not connect: a database that is down is noticed by the first call.
 // An error means that the Config is wrong. Close must be called.
 func Open(c Config) (*Store, error) {
-	c.PoolMin, c.PoolMax, c.LockWait = 1, poolMax, lockWait
+	c.PoolMin, c.PoolMax, c.LockWait, c.ReadsSuffice = 1, poolMax, lockWait, true
 	db, err := sqldb.Open(c)
 	if err != nil {
 		return nil, err
@@ -88,7 +88,10 @@ const stateOp, readOp, changeOp, listOp, historyOp = "read the state of policies
 
 // failed adds to an error what to do about it.
 func failed(err error) error {
-	if sqldb.NoSchema(err) {
+	switch {
+	case sqldb.IsReadOnly(err):
+		return fmt.Errorf("%w: %w", table.ErrReadOnly, err)
+	case sqldb.NoSchema(err):
 		return fmt.Errorf("%w; run headgate migrate --policies URL, or have an administrator run what headgate migrate "+
 			"--print prints", err)
 	}
@@ -102,10 +105,12 @@ func (s *Store) State(ctx context.Context) (table.State, error) {
 }
 
 func (s *Store) state(ctx context.Context, on sqldb.Session, lock string) (st table.State, err error) {
+	var readOnly int
 	q := s.db.Dialect.Query("SELECT GENERATION, FLOOR_GENERATION, POLICIES, WATCH_FROM_US, WATCH_UNTIL_US, " + s.d.clock +
-		" FROM HEADGATE_POLICY_STATE WHERE ID = 1" + lock)
+		", " + s.d.readOnly + " FROM HEADGATE_POLICY_STATE WHERE ID = 1" + lock)
 	ok, err := s.db.Row(ctx, on, stateOp, q, &st.Generation, &st.Floor, &st.Policies, &st.WatchFrom,
-		&st.WatchUntil, &st.Now)
+		&st.WatchUntil, &st.Now, &readOnly)
+	st.ReadOnly = s.db.ReadOnly || readOnly != 0
 	if err == nil && !ok {
 		err = errors.New("the table HEADGATE_POLICY_STATE has lost its row")
 	}
@@ -188,7 +193,7 @@ func (s *Store) transact(ctx context.Context, f func(*sql.Tx) error) error {
 			return err
 		})
 		kind := sqldb.KindOf(err)
-		if err == nil || committing || try == tries || kind != sqldb.Passing && kind != sqldb.Held {
+		if err == nil || committing || try == tries || sqldb.IsReadOnly(err) || kind != sqldb.Passing && kind != sqldb.Held {
 			return err
 		}
 	}

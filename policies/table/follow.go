@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-rls/headgate/policies"
@@ -26,6 +27,8 @@ type Follower struct {
 	again time.Duration
 	// ignored is how many rows were ignored in this reading.
 	ignored int
+
+	readOnly atomic.Bool // the store said so when it answered the last time
 }
 
 // NewFollower returns a follower, which [Follower.Run] starts.
@@ -46,6 +49,9 @@ func (f *Follower) Poll(ctx context.Context) error {
 	_, err := f.poll(ctx)
 	return err
 }
+
+// ReadOnly reports whether the store takes no changes.
+func (f *Follower) ReadOnly() bool { return f.readOnly.Load() }
 
 // Run follows the store until ctx ends.
 func (f *Follower) Run(ctx context.Context) {
@@ -87,6 +93,15 @@ func (f *Follower) report(err error) {
 	f.failing = err != nil
 }
 
+// reportReadOnly logs when policies can be changed no more, or again.
+func (f *Follower) reportReadOnly(readOnly bool) {
+	if readOnly {
+		f.log.Warn("the database of policies is read-only: policies are followed, and cannot be changed")
+		return
+	}
+	f.log.Info("the database of policies takes changes again")
+}
+
 // poll reads what has changed. It reports whether changes are announced.
 func (f *Follower) poll(ctx context.Context) (watched bool, err error) {
 	asked := time.Now()
@@ -110,6 +125,9 @@ func (f *Follower) poll(ctx context.Context) (watched bool, err error) {
 			f.again = min(max(2*f.again, pollIdle), readAgain)
 			return false, err
 		}
+	}
+	if f.readOnly.Swap(state.ReadOnly) != state.ReadOnly {
+		f.reportReadOnly(state.ReadOnly)
 	}
 	f.again, f.away = 0, time.Time{}
 	f.set.Current(asked)

@@ -53,6 +53,8 @@ type State struct {
 	// From WatchFrom until WatchUntil, changes may be made: followers look often then.
 	WatchFrom, WatchUntil int64
 	Now                   int64
+	// ReadOnly: nothing can be changed at the moment, as far as the store knows.
+	ReadOnly bool
 }
 
 // Watched reports whether followers look often now. They do not by instants of another clock: the
@@ -174,6 +176,7 @@ var (
 	ErrExists   = errors.New("there is such a policy already")
 	ErrVersion  = errors.New("the policy has been changed meanwhile")
 	ErrInvalid  = errors.New("the policy is invalid")
+	ErrReadOnly = errors.New("the database of policies takes no changes: it is read-only")
 	ErrTooMany  = fmt.Errorf("there may be at most %d policies", MaxPolicies)
 )
 

@@ -81,6 +81,9 @@ func (p *policyService) part() web.Part {
 	age, loaded := p.Set.Age(time.Now())
 	if loaded {
 		part.Detail = fmt.Sprintf("%d in force, read %v ago", p.Set.Snapshot().Len(), age.Round(time.Second/10))
+		if p.ReadOnly() {
+			part.Detail += "; none can be changed: the database is read-only"
+		}
 	}
 	switch {
 	case !loaded:

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -128,6 +129,37 @@ func TestPoliciesThatTheStoreCannotKeep(t *testing.T) {
 		!strings.Contains(log, "one=client:alice") {
 		t.Errorf("the log is\n%s", log)
 	}
+}
+
+// TestPoliciesOfAReadOnlyDatabase: PostgreSQL that takes no writes is enough to start with. Changes get 503, and the
+// status says why until they are possible again.
+func TestPoliciesOfAReadOnlyDatabase(t *testing.T) {
+	server := testenv.SharedDatabase(t, testenv.Postgres)
+	address := server.CreateDatabase("policies")
+	name := address[strings.LastIndex(address, "/")+1:]
+	name, _, _ = strings.Cut(name, "?")
+	startServe(t, "--policies", address).Stop() // which makes the tables
+	server.Exec("ALTER DATABASE " + name + " SET default_transaction_read_only = on")
+	r := startServe(t, "--policies", address, "--admin-token", adminToken)
+	const policy = `{"key":"client:alice","algorithm":"fixed_window","limit":0,"window":"1m"}`
+	code, answer := askAdmin(r, http.MethodPost, "/admin/policies", policy)
+	if code != http.StatusServiceUnavailable || !strings.Contains(answer, "the database of policies is read-only") {
+		t.Errorf("a change: %d %s", code, answer)
+	}
+	status := func() string { _, text := askAdmin(r, http.MethodGet, "/admin/status", ""); return text }
+	if text := status(); !strings.Contains(text, `"status":"READY"`) ||
+		!strings.Contains(text, "; none can be changed: the database is read-only") {
+		t.Errorf("the status: %s", text)
+	}
+	server.Exec("ALTER DATABASE " + name + " RESET default_transaction_read_only;\n" +
+		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '" + name + "'")
+	testenv.Eventually(t, 20*time.Second, "take changes again", func() string {
+		code, answer := askAdmin(r, http.MethodPost, "/admin/policies", policy)
+		if text := status(); code != http.StatusCreated || strings.Contains(text, "read-only") {
+			return answer + text
+		}
+		return ""
+	})
 }
 
 // TestAdminPathsThatAreOff: without --policies the paths say how to have them.

@@ -125,8 +125,8 @@ func (s *server) listen(ctx context.Context) (err error) {
 	return err
 }
 
-// opensLate reports whether the gRPC port waits for the backend, or for rules. Until it opens, connections are refused at
-// once: on a port that is open and not served, Envoy's calls would wait for their deadlines.
+// opensLate reports whether the gRPC port waits for the backend, or for rules. Until it opens, connections are refused
+// at once: on a port that is open and not served, Envoy's calls would wait for their deadlines.
 func (s *server) opensLate() bool { return s.conf.BackendRequired || s.waitsForRules() }
 
 // closeListeners closes those of endpoints that were never served.

@@ -43,6 +43,8 @@ type Config struct {
 	Relaxed bool
 	// Existing: a SQLite file that does not exist is an error, and is not created.
 	Existing bool
+	// ReadsSuffice: a SQLite file that cannot be written is opened for reading, and DB.ReadOnly says so.
+	ReadsSuffice bool
 	// Errors converts an Error to the error that methods return, which must wrap it; nil: they return the Error.
 	Errors func(*Error) error
 	// Log gets a line for each migration; nil: none.

@@ -22,6 +22,8 @@ type DB struct {
 	// Read and Write are the connections. They are the same ones unless the database
 	// wants a single one for writing.
 	Read, Write *sql.DB
+	// ReadOnly: a SQLite file is open for reading only, because of Config.ReadsSuffice.
+	ReadOnly bool
 	// Log gets what happens beside the calls.
 	Log   *slog.Logger
 	Hangs Hangs
@@ -191,7 +193,8 @@ func (db *DB) Fail(ctx context.Context, op string, err error) error {
 	if f.stale {
 		db.shed()
 	}
-	return db.errors(&Error{Kind: f.kind, Op: op, Index: f.index, Declined: f.declined(), Schema: f.schema, Err: err})
+	return db.errors(&Error{Kind: f.kind, Op: op, Index: f.index, Declined: f.declined(), Schema: f.schema,
+		ReadOnly: f.readOnly, Err: err})
 }
 
 // exhausted reports whether all connections are in use.

@@ -5,6 +5,8 @@
 //
 //   - URLs of databases, pools, what errors of drivers mean: <dialect>.go, dialect.go, errors.go; go test
 //     ./internal/kit/sqldb
+//   - SQLite: which file is open, also for reading only, which statements are kept: sqlite_*.go; go test
+//     ./internal/kit/sqldb, and ./test/e2e -run CanOnlyBeRead
 //   - how migrations are applied and printed: migrate.go, <dialect>.go; go test ./internal/kit/sqldb ./slots/sqlstore
 //     -run Migrat
 //

@@ -46,7 +46,9 @@ type Error struct {
 	Declined bool
 	// Schema: a table or another part of the schema is not there. Migrating helps.
 	Schema bool
-	Err    error
+	// ReadOnly: the database takes no writes at the moment, such as a replica.
+	ReadOnly bool
+	Err      error
 }
 
 func (e *Error) Error() string { return e.Op + ": " + e.Err.Error() }
@@ -66,6 +68,12 @@ func NoSchema(err error) bool {
 	return errors.As(err, &e) && e.Schema
 }
 
+// IsReadOnly reports whether an error means that the database takes no writes.
+func IsReadOnly(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.ReadOnly
+}
+
 // A failure is what an error of a driver means.
 type failure struct {
 	kind  Kind
@@ -75,6 +83,8 @@ type failure struct {
 	undone bool
 	full   bool // there is no room for what would be written
 	schema bool // a table or another part of the schema is not there
+	// readOnly: the database takes no writes
+	readOnly bool
 	// stale: other idle connections are of no use either, as after a failover.
 	stale bool
 }

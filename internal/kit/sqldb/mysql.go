@@ -318,7 +318,7 @@ func classifyMySQLNumber(e *mysql.MySQLError) failure {
 	case 1053, 1152, 1158, 1159, 1160, 1161, 1184, 2006, 2013, 4031: // shut down, connection lost
 		return failure{kind: Passing, stale: true}
 	case 1290, 1792, 1836, 3100: // read-only: what was the primary is a replica now, or has left its group
-		return failure{kind: Passing, stale: true}
+		return failure{kind: Passing, stale: true, readOnly: true}
 	case 1146, 1054, 1305: // unknown table, column, procedure
 		return failure{schema: true}
 	case 1040, 1129, 1203, 1226, 9001: // too many connections, or too many that broke off; ProxySQL reaches no server

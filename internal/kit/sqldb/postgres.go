@@ -216,7 +216,7 @@ func classifySQLState(e *pgconn.PgError) failure {
 	case e.Code == "55P03", e.Code == "57014": // lock not available; cancelled, as by statement_timeout
 		return failure{kind: Held}
 	case e.Code == "25006": // read-only: what was the primary is a replica now
-		return failure{kind: Passing, stale: true}
+		return failure{kind: Passing, stale: true, readOnly: true}
 	case e.Code == "25P03": // idle in transaction for too long
 		return failure{kind: Passing}
 	case e.Code == "57P01", e.Code == "57P02", e.Code == "57P05", class == "08":

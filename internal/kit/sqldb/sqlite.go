@@ -73,12 +73,16 @@ func parseSQLite(address string, c Config) (*source, error) {
 			return fmt.Errorf("database url: there is no directory %q for the file %q: make it, or name another file",
 				filepath.Dir(path), path)
 		}
-		if err := writable(path, c.Existing); err != nil {
+		file := "file:" + (&url.URL{Path: path}).EscapedPath()
+		switch err := writable(path, c.Existing); {
+		case err != nil && c.ReadsSuffice && readable(path):
+			db.Log.Warn("the database can only be read; to change what is in it, make it writable and start again", "error", err)
+			return openSQLiteToRead(db, file, parameters, path, c)
+		case err != nil:
 			return err
 		}
 		parameters.Add("_pragma", "journal_mode(WAL)")
-		return openSQLite(db, (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath()}).String()+"?"+
-			parameters.Encode(), &sqliteFile{path: path}, c)
+		return openSQLite(db, file+"?"+parameters.Encode(), &sqliteFile{path: path}, c)
 	}
 	return s, nil
 }
@@ -104,6 +108,11 @@ func writable(path string, existing bool) error {
 	if err != nil {
 		return fmt.Errorf("database url: the file %q cannot be written: %w", path, err)
 	}
+	return besideWritable(path)
+}
+
+// besideWritable reports whether this process may make files beside the file.
+func besideWritable(path string) error {
 	beside, err := os.CreateTemp(filepath.Dir(path), ".headgate-*")
 	if err != nil {
 		return fmt.Errorf("database url: the directory %q cannot be written, and sqlite keeps more files beside %q",
@@ -159,7 +168,11 @@ func openSQLite(db *DB, dsn string, file *sqliteFile, c Config) error {
 	if err != nil {
 		return fmt.Errorf("database url: %w", err)
 	}
-	connector := sqliteConnector{driver, file}
+	return poolSQLite(db, sqliteConnector{Connector: driver, file: file}, c)
+}
+
+// poolSQLite makes the pools of a connector.
+func poolSQLite(db *DB, connector sqliteConnector, c Config) error {
 	db.Read, db.Write = newPool(connector, c), newPool(connector, c)
 	db.Write.SetMaxOpenConns(1)
 	return nil
@@ -196,6 +209,8 @@ func classifySQLite(err error) failure {
 		return failure{kind: Passing}
 	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR:
 		return failure{kind: Unavailable}
+	case sqlite3.SQLITE_READONLY:
+		return failure{readOnly: true}
 	case sqlite3.SQLITE_CONSTRAINT:
 		return duplicate(sqliteIndex(e.Error()))
 	}

@@ -47,6 +47,9 @@ func (f *sqliteFile) check() error {
 // no use of other errors than driver.ErrBadConn.
 func (c *sqliteConn) ResetSession(ctx context.Context) error {
 	c.moved = c.file.check()
+	if c.state != "" && c.state != c.file.state() {
+		return driver.ErrBadConn // SQLite would not notice
+	}
 	return c.sqliteSession.ResetSession(ctx)
 }
 

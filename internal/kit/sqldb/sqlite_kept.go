@@ -27,11 +27,17 @@ func (q Query) running(ctx context.Context) context.Context {
 type sqliteConnector struct {
 	driver.Connector
 	file *sqliteFile
+	// immutable, unless it is nil, connects instead while no process writes the file; see [openSQLiteToRead].
+	immutable driver.Connector
 }
 
 // Connect implements driver.Connector.
 func (c sqliteConnector) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := c.Connector.Connect(ctx)
+	from, state := c.Connector, ""
+	if c.immutable != nil && !c.file.written() {
+		from, state = c.immutable, c.file.state()
+	}
+	conn, err := from.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +46,7 @@ func (c sqliteConnector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, errors.Join(errors.New("the driver of sqlite lacks a method"), conn.Close())
 	}
 	return &sqliteConn{sqliteSession: whole, kept: make(map[string]*sqliteStatement), file: c.file,
-		moved: c.file.check()}, nil
+		moved: c.file.check(), state: state}, nil
 }
 
 // sqliteSession is what database/sql may call of a connection.
@@ -60,7 +66,8 @@ type sqliteConn struct {
 	sqliteSession
 	kept  map[string]*sqliteStatement
 	file  *sqliteFile
-	moved error // the file is another one: nothing is to be read or written
+	state string // of the file that is read as if nobody wrote it; empty: it is not
+	moved error  // the file is another one: nothing is to be read or written
 }
 
 // A sqliteStatement is compiled. It has one set of rows at a time.
