@@ -73,6 +73,8 @@ var conditions = map[string][]condition{
 	"HeadgateLocalDebt":          {{`headgate_local_pending_keys`, "0", "1", false}},
 	"HeadgateSeriesFull":         {{`headgate_decisions_total{rule="(other)", outcome="ok"}`, "0", "60", true}},
 	"HeadgateCertificateRefused": {{`headgate_certificate_renewal_refused`, "0", "1", false}},
+	"HeadgateCandidateNotLoaded": {{`headgate_candidate_up`, "1", "0", false}},
+	"HeadgateCaptureStopped":     {{`headgate_capture_stopped`, "0", "1", false}},
 }
 
 // quietMinutes come before the condition, and as many with it.

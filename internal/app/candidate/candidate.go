@@ -117,6 +117,13 @@ func (k *Candidate) Failed(err error) {
 	k.state.Store(&s)
 }
 
+// Read notes that the last rules are the ones on trial.
+func (k *Candidate) Read() {
+	s := *k.state.Load()
+	s.Error = ""
+	k.state.Store(&s)
+}
+
 // Active implements [ratelimit.Tap].
 func (k *Candidate) Active() bool { return k.rules.Load() != nil }
 

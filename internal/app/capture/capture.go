@@ -24,7 +24,10 @@ type Hub struct {
 	streams atomic.Pointer[[]*stream] // nil or empty: nobody wants it
 	mu      sync.Mutex                // held to change streams
 
-	file    *file // nil without --capture
+	conf    Config
+	file    *file                  // the first one; nil without --capture
+	again   time.Duration          // how long to wait until a file is tried again that could not be written
+	problem atomic.Pointer[string] // why the file cannot be written; nil: it can
 	failed  metrics.Counter
 	lines   metrics.Counter // of streams that have ended
 	dropped metrics.Counter
@@ -34,16 +37,26 @@ var _ ratelimit.Tap = (*Hub)(nil)
 
 // New returns a hub that captures into a file, unless its name is empty. [Hub.Run] writes the file.
 func New(c Config, log *slog.Logger) (*Hub, error) {
-	h := &Hub{log: log}
+	h := &Hub{log: log, conf: c, again: fileAgain}
 	if c.File == "" {
 		return h, nil
 	}
 	ignoreSizeSignal()
-	h.file = &file{stream: newStream(c)}
-	if err := h.file.open(); err != nil {
+	var err error
+	h.file, err = h.open()
+	return h, err
+}
+
+// open opens the file, and has what is asked captured into it.
+func (h *Hub) open() (*file, error) {
+	f := &file{stream: newStream(h.conf), written: h.goesOn}
+	if err := f.open(); err != nil {
 		return nil, err
 	}
-	return h, h.add(h.file.stream)
+	if err := h.add(f.stream); err != nil {
+		return nil, errors.Join(err, f.f.Close())
+	}
+	return f, nil
 }
 
 func (h *Hub) counts() (lines, dropped int64) {
@@ -109,17 +122,57 @@ func (h *Hub) remove(s *stream) {
 	h.dropped.Add(dropped)
 }
 
-// Run writes the file until ctx ends. If it cannot be written, the capture stops, and nothing else does.
+// fileAgain is how long to wait until a file is tried again that could not be written.
+const fileAgain = 10 * time.Second
+
+// Run writes the file until ctx ends. While it cannot be written, the capture stops, and nothing else does.
 func (h *Hub) Run(ctx context.Context) {
 	if h.file == nil {
 		return
 	}
-	defer h.remove(h.file.stream)
-	err := h.copy(ctx, h.file.stream, h.file)
-	if err = errors.Join(err, h.file.f.Close()); err != nil {
-		h.failed.Inc()
-		h.log.Error("the capture of requests has stopped; requests are answered as before", "file", h.file.File, "error", err)
+	h.stops(h.write(ctx, h.file))
+	for background.Sleep(ctx, h.again) == nil {
+		f, err := h.open()
+		if err == nil {
+			err = h.write(ctx, f)
+		}
+		h.stops(err)
 	}
+}
+
+// write writes the lines of a file until ctx ends, or it cannot be written.
+func (h *Hub) write(ctx context.Context, f *file) error {
+	defer h.remove(f.stream)
+	err := h.copy(ctx, f.stream, f)
+	return errors.Join(err, f.f.Close())
+}
+
+// stops notes why the file cannot be written, if there is an error. The log says so once, until it can.
+func (h *Hub) stops(err error) {
+	if err == nil {
+		return
+	}
+	text := err.Error()
+	if h.problem.Swap(&text) == nil {
+		h.failed.Inc()
+		h.log.Error("the capture of requests has stopped until its file can be written; requests are answered as before",
+			"file", h.conf.File, "error", err)
+	}
+}
+
+// goesOn notes that lines were written into the file.
+func (h *Hub) goesOn() {
+	if h.problem.Swap(nil) != nil {
+		h.log.Info("the capture of requests goes on", "file", h.conf.File)
+	}
+}
+
+// Problem says why nothing is captured into the file; "" if it is.
+func (h *Hub) Problem() string {
+	if p := h.problem.Load(); p != nil {
+		return *p
+	}
+	return ""
 }
 
 // writeEvery is how long lines wait for others, to be written together.
@@ -158,8 +211,9 @@ func (h *Hub) copy(ctx context.Context, s *stream, to io.Writer) error {
 // A file is a capture on the disk: FILE, and FILE.1 that was FILE before.
 type file struct {
 	*stream
-	f    *os.File
-	size int64
+	f       *os.File
+	size    int64
+	written func() // is called when lines were written
 }
 
 func (f *file) open() (err error) {
@@ -194,6 +248,7 @@ func (f *file) Write(lines []byte) (int, error) {
 		return 0, errors.Join(err, f.f.Truncate(f.size))
 	}
 	f.size += int64(n)
+	f.written()
 	return n, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -239,6 +240,62 @@ func TestFullDisk(t *testing.T) {
 		defer func() { _ = syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before) }()
 		full(t, t.TempDir())
 	})
+}
+
+// TestCaptureGoesOn when the file can be written again. The log says both once, and no line is cut.
+func TestCaptureGoesOn(t *testing.T) {
+	var before syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before) }()
+	log := new(testenv.Log)
+	h, err := New(Config{File: filepath.Join(t.TempDir(), "c.jsonl"), Sample: 1, Max: 1 << 30},
+		slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.again = time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { h.Run(ctx) })
+	stop := func() { cancel(); running.Wait() }
+	defer stop()
+	s, _ := newService(t, h)
+	asking := func(want string, done func() bool) {
+		t.Helper()
+		testenv.Eventually(t, 20*time.Second, want, func() string {
+			for range 1000 {
+				ask(s, "tenant=a")
+			}
+			if done() {
+				return ""
+			}
+			return h.Problem() + log.String()
+		})
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 20_000, Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	asking("stop", func() bool { return strings.Contains(h.Problem(), "file too large") })
+	for range 20 { // in vain
+		ask(s, "tenant=a")
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before); err != nil {
+		t.Fatal(err)
+	}
+	asking("go on", func() bool { return h.Problem() == "" })
+	ask(s, "tenant=last")
+	stop()
+	text, err := os.ReadFile(h.conf.File)
+	if err != nil || !strings.Contains(string(text), "last") || !strings.HasSuffix(string(text), "}\n") {
+		t.Errorf("%v: %s", err, text)
+	}
+	if said := log.String(); strings.Count(said, "level=ERROR") != 1 || strings.Count(said, "goes on") != 1 ||
+		h.failed.Value() != 1 {
+		t.Errorf("the log, after %d failures:\n%s", h.failed.Value(), said)
+	}
 }
 
 // A reader that does not read has lines dropped, not answers delayed.

@@ -14,5 +14,8 @@ func (h *Hub) Rows() []metrics.Row {
 			"Requests that were not captured because the file or the client was too slow.",
 			func() int64 { _, n := h.counts(); return n }),
 		h.failed.Row("headgate_capture_failures_total", "Captures that stopped because their file could not be written."),
+		metrics.GaugeOf("headgate_capture_stopped", "1 while nothing is captured because the file of --capture cannot be "+
+			"written, else 0. It is tried again every 10 seconds.",
+			func() int { return metrics.Truth(h.Problem() != "") }),
 	}
 }

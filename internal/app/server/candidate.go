@@ -6,10 +6,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/descriptors"
@@ -19,6 +21,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/app/candidate"
 	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/virtual"
+	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -29,6 +32,9 @@ type trial struct {
 	store   *stack.Stack
 	own     *candidate.Own // nil: the store is this candidate's alone
 	watcher *watch.Watcher
+
+	outcome     atomic.Pointer[watch.Outcome] // of the last reading; nil: there was none
+	unsupported atomic.Bool                   // the store does not support the last rules that could be read
 }
 
 // trialMemory is where the counters of a candidate are kept in this process.
@@ -75,7 +81,8 @@ func openTrial(ctx context.Context, s *server) (*addition, error) {
 	}
 	s.metrics.Add(t.Rows()...)
 	t.follow(conf)
-	return &addition{tap: t, admin: map[string]http.Handler{"candidate": t}, run: t.run, close: t.close}, nil
+	return &addition{tap: t, admin: map[string]http.Handler{"candidate": t}, part: t.part, run: t.run,
+		close: t.close}, nil
 }
 
 // follow reads the rules, and prepares to follow them.
@@ -90,20 +97,46 @@ func (t *trial) follow(conf *config.Config) {
 			files.LogWarnings(t.log, warnings)
 			t.install(set)
 		},
-		OnOutcome: func(o *watch.Outcome) {
-			if o.Err != nil {
-				t.Failed(o.Err)
-			}
-		},
+		OnOutcome: t.read,
 	})
 	set, warnings, err := t.watcher.Load()
 	if err != nil {
 		t.log.Error("the rules of --candidate cannot be put on trial; the live rules are not concerned", "error", err)
-		t.Failed(err)
+		o := &watch.Outcome{Err: err}
+		if bad, ok := errors.AsType[*files.LoadError](err); ok {
+			o.Problems = bad.Problems
+		}
+		t.read(o)
 		return
 	}
 	files.LogWarnings(t.log, warnings)
 	t.install(set)
+}
+
+// read notes what came of reading the rules.
+func (t *trial) read(o *watch.Outcome) {
+	t.outcome.Store(o)
+	switch {
+	case o.Err != nil:
+		t.Failed(o.Err)
+	case !t.unsupported.Load():
+		t.Read()
+	}
+}
+
+// part reports whether the last rules are on trial. The live rules are not concerned.
+func (t *trial) part() web.Part {
+	part := web.Part{Name: "candidate", Serving: true}
+	last := watch.Outcome{}
+	if o := t.outcome.Load(); o != nil {
+		last = watch.Outcome{Problems: o.Problems, Err: o.Err} // what it says of domains is about live rules
+	}
+	if problem := describeOutcome(&last); problem != "" {
+		part.Problem = "not all of the last rules are on trial: " + problem
+	} else if t.unsupported.Load() {
+		part.Problem = "the last rules are not on trial: their store does not support them"
+	}
+	return part
 }
 
 func (t *trial) install(set *descriptors.Set) {
@@ -112,7 +145,9 @@ func (t *trial) install(set *descriptors.Set) {
 		_ = set.Dump(h)   // a hash takes all
 		t.own.Begin(hex.EncodeToString(h.Sum(nil)))
 	}
-	if err := t.SetRules(set); err != nil {
+	err := t.SetRules(set)
+	t.unsupported.Store(err != nil)
+	if err != nil {
 		t.log.Error("the store of the candidate does not support the new rules; the former ones stay on trial", "error", err)
 		return
 	}
@@ -130,6 +165,7 @@ func (t *trial) run(ctx context.Context) {
 	running.Go(func() { t.store.Run(ctx) })
 	if err := t.watcher.Run(ctx); err != nil && ctx.Err() == nil {
 		t.log.Error("the rules of --candidate are not followed any more", "error", err)
+		t.read(&watch.Outcome{Err: err})
 	}
 	running.Wait()
 }

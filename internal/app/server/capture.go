@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/headgate-rls/headgate/internal/app/capture"
+	"github.com/headgate-rls/headgate/internal/kit/web"
 )
 
 // openCapture opens the file of --capture. Without one, requests are captured for those only who ask for it.
@@ -19,5 +20,18 @@ func openCapture(_ context.Context, s *server) (*addition, error) {
 		return nil, fmt.Errorf("--capture: %w", err)
 	}
 	s.metrics.Add(hub.Rows()...)
-	return &addition{tap: hub, admin: map[string]http.Handler{"capture": hub}, run: hub.Run}, nil
+	a := &addition{tap: hub, admin: map[string]http.Handler{"capture": hub}, run: hub.Run}
+	if s.conf.Capture != "" {
+		a.part = func() web.Part { return capturePart(hub.Problem()) }
+	}
+	return a, nil
+}
+
+// capturePart reports whether requests are captured into the file. Answers do not depend on it.
+func capturePart(problem string) web.Part {
+	part := web.Part{Name: "capture", Serving: true}
+	if problem != "" {
+		part.Problem = "has stopped until its file can be written: " + problem
+	}
+	return part
 }

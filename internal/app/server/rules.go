@@ -34,7 +34,7 @@ type ruleFollower struct {
 	watcher *watch.Watcher               // nil for the built-in example
 	install func(*descriptors.Set) error // puts new rules in force
 
-	rejected bool                          // install rejected the last rules
+	rejected atomic.Bool                   // install rejected the last rules
 	outcome  atomic.Pointer[watch.Outcome] // of the last reading; nil for the example
 }
 
@@ -114,7 +114,7 @@ func (f *ruleFollower) read(o *watch.Outcome) {
 	switch {
 	case o.Err != nil:
 		f.metrics.rulesFailed()
-	case !f.rejected:
+	case !f.rejected.Load():
 		f.metrics.rulesRead()
 	}
 	f.outcome.Store(o)
@@ -126,8 +126,8 @@ func (f *ruleFollower) changed(set *descriptors.Set, warnings []descriptors.Prob
 	files.LogWarnings(f.log, warnings)
 	f.warnOfNothing(set)
 	err := f.install(set)
-	f.rejected = err != nil
-	if f.rejected {
+	f.rejected.Store(err != nil)
+	if err != nil {
 		f.log.Error("the backend does not support the new rules; the old rules stay in force", "error", err)
 		f.metrics.rulesFailed()
 	}
@@ -149,10 +149,13 @@ func (f *ruleFollower) source(name string, loaded *descriptors.Set) ruleSource {
 	return ruleSource{name: name, begin: loaded, first: closed, run: f.run, part: f.part}
 }
 
-// part reports whether all files could be read without errors; the service is ready all the
-// same.
+// part reports whether all files could be read without errors, and are in force; the service is ready all the same.
 func (f *ruleFollower) part() web.Part {
-	return web.Part{Name: "rules", Problem: describeOutcome(f.outcome.Load()), Serving: true}
+	part := web.Part{Name: "rules", Problem: describeOutcome(f.outcome.Load()), Serving: true}
+	if part.Problem == "" && f.rejected.Load() {
+		part.Problem = "the backend does not support the new rules; the old ones stay in force"
+	}
+	return part
 }
 
 // describeOutcome names the files that have errors and the domains that suffer; "" if

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
@@ -31,6 +32,9 @@ type xdsRules struct {
 	metrics *serverMetrics
 	client  *xds.Client
 	overlay *overlay.Overlay // of the start
+
+	rejected atomic.Bool // not all of the last update is in force
+	unlaid   atomic.Bool // the files of the overlay have errors
 }
 
 // openXDS prepares rules by xDS. It connects to nobody yet.
@@ -91,11 +95,16 @@ func (x *xdsRules) readOverlay() (*overlay.Overlay, error) {
 }
 
 // updated notes whether all that the control plane has sent is in force.
-func (x *xdsRules) updated(ok bool) {
-	if ok {
-		x.metrics.rulesRead()
-	} else {
+func (x *xdsRules) updated(ok bool) { x.note(&x.rejected, ok) }
+
+// note notes whether the update, or the overlay, is in force. The metric says whether both are.
+func (x *xdsRules) note(failed *atomic.Bool, ok bool) {
+	failed.Store(!ok)
+	switch {
+	case !ok:
 		x.metrics.rulesFailed()
+	case !x.rejected.Load() && !x.unlaid.Load():
+		x.metrics.rulesRead()
 	}
 }
 
@@ -116,13 +125,16 @@ func (x *xdsRules) followOverlay(ctx context.Context) {
 	}
 	inForce := x.overlay.Sum()
 	err := watch.Follow(ctx, x.conf.Overlays, x.log, func(sources []rulefile.Source, err error) {
+		var o *overlay.Overlay
+		if err == nil {
+			var problems []descriptors.Problem
+			if o, problems = overlay.Load(sources); o == nil {
+				err = &files.LoadError{Problems: problems}
+			}
+		}
+		x.note(&x.unlaid, err == nil)
 		if err != nil {
 			x.log.Error("overlay not reloaded; the old one stays in force", "error", err)
-			return
-		}
-		o, problems := overlay.Load(sources)
-		if o == nil {
-			x.log.Error("overlay not reloaded; the old one stays in force", "error", &files.LoadError{Problems: problems})
 			return
 		}
 		if bytes.Equal(o.Sum(), inForce) {
@@ -154,6 +166,9 @@ func (x *xdsRules) part() web.Part {
 	}
 	if n := len(s.Rejected); n > 0 || s.Wrong > 0 {
 		list = append(list, fmt.Sprintf("rejected domains: %d, problems: %d", n, s.Wrong))
+	}
+	if x.unlaid.Load() {
+		list = append(list, "the files of the overlay have errors; the old overlay is in force")
 	}
 	p.Problem = strings.Join(list, "; ")
 	return p

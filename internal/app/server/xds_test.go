@@ -220,6 +220,11 @@ func TestXDSOverlayIsFollowed(t *testing.T) {
 		return ""
 	})
 	has("on_backend_error: deny")
+	says(r, "/metrics", "headgate_rules_last_load_successful 0\n")
+	if _, text := r.Get(r.HTTP, "/readyz?verbose"); !strings.Contains(text,
+		"rules: the files of the overlay have errors; the old overlay is in force\n") {
+		t.Errorf("/readyz?verbose:\n%s", text)
+	}
 	if text := startError(t, "--xds", plane.Addr, "--xds-overlay", file); !strings.Contains(text, file+":2:26") {
 		t.Errorf("a start with a bad overlay: %s", text)
 	}
