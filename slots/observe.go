@@ -61,6 +61,8 @@ func outcomeOf(b *BatchResult) Outcome {
 const (
 	retrySoon   = time.Second
 	retryPaused = 5 * time.Second // as long as a config may be cached
+	// longestRetry is the longest wait that is worth naming.
+	longestRetry = 24 * time.Hour
 )
 
 // retryable wraps an error that may pass with the time to wait.

@@ -156,7 +156,7 @@ func (s *Scheduler) refuse(ctx context.Context, waiters []*waiter) {
 
 // beyondReach returns the *DelayError of a waiter. full are windows that are known to have no room, before one that
 // has; others are looked for. It is worth asking again when an event that then asks for the present has the free window
-// in its reach.
+// in its reach. An event that asks for a time to come is to ask for another one: to wait does not help it.
 func (s *Scheduler) beyondReach(ctx context.Context, w *waiter, full *Span) error {
 	if w.reachMs < full.FromMs || w.reachMs > full.ToMs {
 		free, ok, err := s.NextFree(ctx, w.config, w.reachMs)
@@ -169,6 +169,9 @@ func (s *Scheduler) beyondReach(ctx context.Context, w *waiter, full *Span) erro
 	after := retrySoon
 	if e.FreeMs != 0 {
 		after = max(after, time.UnixMilli(e.FreeMs+w.config.SizeMs).Add(-e.MaxDelay).Sub(s.settings.Now()))
+	}
+	if after > longestRetry || time.UnixMilli(w.firstMs).After(s.settings.Now()) {
+		return e
 	}
 	return &RetryError{after, e}
 }

@@ -257,6 +257,13 @@ func TestMaxDelay(t *testing.T) {
 		t.Errorf("Retry-After is %q: from then on an event that asks for the present has room within 2 min",
 			a.Header.Get("Retry-After"))
 	}
+	far := at.Add(100 * 24 * time.Hour).Format(time.RFC3339)
+	for _, id := range []string{"f1", "f2", "f3"} {
+		a = s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":%q,"requestedTime":%q}`, id, far))
+	}
+	if got := a.Is(t, 503).Header.Get("Retry-After"); got != "" || a.Object(t)["firstFree"] == nil {
+		t.Errorf("Retry-After is %q for an event that asks for a time to come: %s", got, a.Body)
+	}
 	list := s.batch(t, `{"events":[`+event("a")+","+event("d")+`]}`)
 	if list[0]["status"] != 200.0 || list[1]["status"] != 503.0 || list[1]["firstFree"] != free {
 		t.Errorf("the batch is %v", list)

@@ -73,7 +73,10 @@ func explain(err error) explanation {
 		return explanation{status: http.StatusNotFound, message: config.Error() +
 			"; POST /admin/rate-limit/config makes one, and so does headgate slots config set"}
 	case errors.As(err, &late):
-		e := explanation{status: http.StatusServiceUnavailable, message: late.Error(), retry: retryAfter(err)}
+		e := explanation{status: http.StatusServiceUnavailable, message: late.Error()}
+		if errors.As(err, new(*slots.RetryError)) {
+			e.retry = retryAfter(err)
+		}
 		if late.FreeMs != 0 {
 			e.free = formatMilli(late.FreeMs)
 		}

@@ -75,7 +75,8 @@ var conditions = map[string][]condition{
 	"HeadgateCertificateRefused": {{`headgate_certificate_renewal_refused`, "0", "1", false}},
 	"HeadgateCandidateNotLoaded": {{`headgate_candidate_up`, "1", "0", false}},
 	"HeadgateCaptureStopped":     {{`headgate_capture_stopped`, "0", "1", false}},
-	"HeadgateNeverAsked":         {{`headgate_rules`, "0", "3", false}, {`headgate_request_duration_seconds_count`, "0", "0", true}},
+	"HeadgateNeverAsked":         {{`headgate_rules`, "0", "3", false},
+		{`headgate_request_duration_seconds_count`, "0", "0", true}},
 }
 
 // quietMinutes come before the condition, and as many with it.
