@@ -75,8 +75,9 @@ var conditions = map[string][]condition{
 	"HeadgateCertificateRefused": {{`headgate_certificate_renewal_refused`, "0", "1", false}},
 	"HeadgateCandidateNotLoaded": {{`headgate_candidate_up`, "1", "0", false}},
 	"HeadgateCaptureStopped":     {{`headgate_capture_stopped`, "0", "1", false}},
-	"HeadgateNeverAsked":         {{`headgate_rules`, "0", "3", false},
+	"HeadgateNeverAsked": {{`headgate_rules`, "0", "3", false},
 		{`headgate_request_duration_seconds_count`, "0", "0", true}},
+	"HeadgateDomainRemoved": {{`headgate_xds_removed_domains_in_use_total`, "0", "1", true}},
 }
 
 // quietMinutes come before the condition, and as many with it.

@@ -65,7 +65,9 @@ func TestCaptureThatHasStopped(t *testing.T) {
 	if err := os.WriteFile(filler, make([]byte, 256<<10), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ask := func() { r.Post(r.HTTP, "/json", "", `{"domain":"example","descriptors":[{"entries":[{"key":"client"}]}]}`) }
+	ask := func() {
+		r.Post(r.HTTP, "/json", "", `{"domain":"example","descriptors":[{"entries":[{"key":"client"}]}]}`)
+	}
 	ask()
 	awaitPart(r, "capture", "has stopped until its file can be written: ", "headgate_capture_stopped 1")
 	if err := os.Remove(filler); err != nil {

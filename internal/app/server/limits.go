@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +20,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/persecond"
 	"github.com/headgate-rls/headgate/internal/kit/background"
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/internal/kit/web"
@@ -42,7 +45,8 @@ type limits struct {
 	fleet   *fleet.Fleet
 	backend condition
 	formats formatWatch
-	pinged  atomic.Int64 // how long the backend took to answer the last time, in ns
+	removed metrics.Counter // domains that the control plane removed while they were asked about
+	pinged  atomic.Int64    // how long the backend took to answer the last time, in ns
 	// answered is closed when the backend has answered for the first time.
 	answered   chan struct{}
 	answerOnce sync.Once
@@ -104,7 +108,8 @@ func openLimits(ctx context.Context, s *server) (*limits, error) {
 func (l *limits) openRules(caps *backends.Caps, metrics *serverMetrics, panics *background.Reporter) (err error) {
 	switch {
 	case l.conf.XDS.Address != "":
-		l.rules, err = openXDS(&l.conf.XDS, caps, l.log, metrics, panics, l.install)
+		l.rules, err = openXDS(&l.conf.XDS, caps, l.log, metrics, panics, l.installSent)
+		metrics.Add(removedRow(&l.removed))
 	case hasRules(l.conf):
 		l.rules, err = loadRules(l.conf, caps, l.log, metrics, l.install)
 	default:
@@ -184,6 +189,50 @@ func (l *limits) install(set *descriptors.Set) error {
 	}
 	l.warnOfPolicies(set)
 	return nil
+}
+
+// installSent puts rules of the control plane in force. It is believed if it removes a domain, but no request of that
+// domain is limited any more, which nobody may want while there are such requests.
+func (l *limits) installSent(set *descriptors.Set) error {
+	gone := l.goneInUse(set)
+	if err := l.install(set); err != nil || len(gone) == 0 {
+		return err
+	}
+	l.removed.Add(int64(len(gone)))
+	l.log.Warn("the control plane has removed domains in use: their requests are not limited any more", "removed",
+		len(gone), "domains", strings.Join(gone[:min(len(gone), maxNamed)], " "))
+	return nil
+}
+
+// inUse is how long ago a domain was asked about that is in use, and maxNamed how many of them the log names.
+const (
+	inUse    = time.Minute
+	maxNamed = 20
+)
+
+// goneInUse returns the domains in use that new rules lack.
+func (l *limits) goneInUse(set *descriptors.Set) []string {
+	now := l.service.Rules()
+	if now == nil {
+		return nil
+	}
+	gone := map[string]bool{} // whether they are in use
+	for _, domain := range now.Domains() {
+		gone[domain] = false
+	}
+	for _, domain := range set.Domains() {
+		delete(gone, domain)
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	for _, shape := range l.service.Coverage().Shapes() {
+		if _, is := gone[shape.Domain]; is && time.Since(shape.Last()) < inUse {
+			gone[shape.Domain] = true
+		}
+	}
+	maps.DeleteFunc(gone, func(_ string, used bool) bool { return !used })
+	return slices.Sorted(maps.Keys(gone))
 }
 
 // warnOfPolicies says that rules ask for policies where there are none. The example need not have

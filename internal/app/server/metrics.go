@@ -59,7 +59,8 @@ func Rows() []metrics.Row {
 	return slices.Concat(new(fileMetrics).rows(), memoryRows(nil), handshake.NewFailures(nil).Rows(),
 		web.NewRefusals(nil).Rows(), web.NewTurns().Rows(), new(capture.Hub).Rows(), new(candidate.Candidate).Rows(),
 		new(statsd.Sender).Rows(),
-		new(certWatch).rows(), []metrics.Row{web.NoMemory, new(settings.Log).Lost(), metrics.Build(buildName, "")})
+		new(certWatch).rows(), []metrics.Row{web.NoMemory, removedRow(new(metrics.Counter)), new(settings.Log).Lost(),
+			metrics.Build(buildName, "")})
 }
 
 // addReference adds the metrics of envoyproxy/ratelimit.
@@ -193,6 +194,12 @@ func (w *certWatch) eachRefusal(emit metrics.Emit) {
 	for _, f := range w.followed() {
 		emit([]string{f.flags, f.cert}, float64(metrics.Truth(f.refusal() != "")), nil)
 	}
+}
+
+// removedRow is the metric of domains that the control plane removed while they were asked about.
+func removedRow(c *metrics.Counter) metrics.Row {
+	return c.Row("headgate_xds_removed_domains_in_use_total", "Domains that the control plane removed although they were "+
+		"asked about within the minute before. Their requests are not limited any more.")
 }
 
 // addHTTP adds the metrics of the connections of a listener of HTTP.

@@ -97,6 +97,29 @@ func TestXDSDecidesWithTheFirstRules(t *testing.T) {
 	})
 }
 
+// TestXDSRemovesADomainInUse: the control plane is believed, and a log line and a metric say that requests are not
+// limited any more.
+func TestXDSRemovesADomainInUse(t *testing.T) {
+	plane := controlplane.Start(t)
+	plane.Send(limitsOf("pay", 0), limitsOf("shop", 0))
+	r := startServe(t, "--xds", plane.Addr, "--xds-wait", "20s")
+	const metric = "headgate_xds_removed_domains_in_use_total "
+	if !over(r, "pay") {
+		t.Fatal("the rules are not in force")
+	}
+	plane.Send(limitsOf("pay", 0))
+	says(r, "/metrics", "headgate_xds_domains 1\n", metric+"0\n") // nobody has asked about the domain shop
+	plane.Send(limitsOf("shop", 0))
+	says(r, "/metrics", "headgate_xds_domains 1\n", metric+"1\n")
+	if over(r, "pay") || !over(r, "shop") {
+		t.Error("the control plane is not believed")
+	}
+	if log := r.Log.String(); !strings.Contains(log, `level=WARN msg="the control plane has removed domains in use: `+
+		`their requests are not limited any more" removed=1 domains=pay`) {
+		t.Errorf("the log:\n%s", log)
+	}
+}
+
 // says waits until a page of the debug port has all of these texts: rules are in force before it has them.
 func says(r *serving.Server, page string, texts ...string) {
 	r.Helper()
