@@ -14,6 +14,11 @@ func hookJob(t *testing.T, all []object) (c object, volumes []any) {
 	t.Helper()
 	for _, o := range all {
 		if o["kind"] == "Job" && at(o, "metadata", "annotations", "helm.sh/hook") == "pre-install,pre-upgrade" {
+			for _, kind := range []string{"labels", "annotations"} { // a sidecar would never end
+				if at(o, "spec", "template", "metadata", kind, "sidecar.istio.io/inject") != "false" {
+					t.Errorf("the pod of the Job gets a sidecar of Istio by its %s", kind)
+				}
+			}
 			spec := at(o, "spec", "template", "spec")
 			return at(spec, "containers", 0).(object), asList(at(spec, "volumes"))
 		}
@@ -28,17 +33,21 @@ func TestHookChecksTheRules(t *testing.T) {
 	for name, c := range map[string]struct {
 		values string
 		args   []string
-		want   int // exit code; -1: there is no hook
+		want   int    // exit code; -1: there is no hook
+		spoil  string // a file of others, which gets errors
 	}{
-		"good rules":            {"memory", nil, 0},
-		"beside a Redis":        {"autoscaling", nil, 0},
-		"in a sidecar":          {"sidecar", nil, 0},
-		"bad rules":             {"memory", []string{"--set-string", `rules.files.shop\.yaml=domain: [`}, 1},
-		"what no store can":     {"memory", []string{"--set-file", `rules.files.shop\.yaml=TOO_LONG`}, 1},
-		"one bad file":          {"memory", []string{"--set-string", `rules.files.x\.yaml=domainn: x`}, 1},
-		"turned off":            {"memory", []string{"--set", "rules.check=false"}, -1},
-		"rules are elsewhere":   {"xds", nil, -1},
-		"files are not a whole": {"teams", nil, -1},
+		"good rules":            {"memory", nil, 0, ""},
+		"beside a Redis":        {"autoscaling", nil, 0, ""},
+		"in a sidecar":          {"sidecar", nil, 0, ""},
+		"bad rules":             {"memory", []string{"--set-string", `rules.files.shop\.yaml=domain: [`}, 1, ""},
+		"what no store can":     {"memory", []string{"--set-file", `rules.files.shop\.yaml=TOO_LONG`}, 1, ""},
+		"one bad file":          {"memory", []string{"--set-string", `rules.files.x\.yaml=domainn: x`}, 1, ""},
+		"turned off":            {"memory", []string{"--set", "rules.check=false"}, -1, ""},
+		"rules are elsewhere":   {"xds", nil, -1, ""},
+		"files are not a whole": {"teams", nil, -1, ""},
+		"rules of others":       {"teams", []string{"--set", "config.rules-errors=refuse"}, 0, ""},
+		"bad rules of others":   {"teams", []string{"--set", "config.rules-errors=refuse"}, 1, "rules-search/x.yaml"},
+		"only rules of others":  {"memory", []string{"--set", "rules.files=null,rules.configMaps={rules-a}"}, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,6 +67,9 @@ func TestHookChecksTheRules(t *testing.T) {
 			}
 			p := &pod{container: job, root: t.TempDir()}
 			p.mount(t, all, volumes, nil)
+			if c.spoil != "" {
+				write(t, filepath.Join(p.root, "etc/headgate/rules", c.spoil), "domain: [")
+			}
 			code, out, errOut := testenv.RunProgram(t, program, nil, p.place(asStrings(job["args"]))...)
 			if code != c.want {
 				t.Errorf("exit code %d, want %d:\n%s%s", code, c.want, out, errOut)

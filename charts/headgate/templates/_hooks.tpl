@@ -25,6 +25,18 @@ securityContext:
   {{- include "headgate.securityContext" . | nindent 2 }}
 {{- end -}}
 
+{{/* The ConfigMaps of others whose rules are checked. Where files with errors are skipped, they hold up no release. */}}
+{{- define "headgate.checkedConfigMaps" -}}
+{{- ternary (list) .Values.rules.configMaps (eq "skip" (dig "rules-errors" "" (.Values.config | default dict))) | toJson -}}
+{{- end -}}
+
+{{/* Whether a Job checks the rules: if there are some, and all of what has to be read as one whole. */}}
+{{- define "headgate.checksRules" -}}
+{{- $others := include "headgate.checkedConfigMaps" . | fromJsonArray -}}
+{{- $whole := or (not .Values.rules.mergeDomains) (eq (len $others) (len .Values.rules.configMaps)) -}}
+{{- if and .Values.rules.check (or .Values.rules.files $others) $whole }}true{{ end -}}
+{{- end -}}
+
 {{/* A descriptor that the rules of the release limit, as `headgate ask` takes it: the first rule with a limit. */}}
 {{- define "headgate.ownDescriptor" -}}
 {{- range $i, $rule := .descriptors -}}
