@@ -58,8 +58,12 @@ func checkVersions(text, tag string, bare bool) (found []string) {
 	return found
 }
 
-// nameRelease has a text name another release.
+// beforeRelease is a paragraph that holds until there is a release.
+var beforeRelease = regexp.MustCompile(`(?m)^ *\*\*Until the first release\*\*(.+\n)+\n`)
+
+// nameRelease has a text name another release, and leaves out what held until there was one.
 func nameRelease(text, old, tag string) string {
+	text = beforeRelease.ReplaceAllString(text, "")
 	return strings.NewReplacer(imageName+":"+old, imageName+":"+tag,
 		chartName+" --version "+old[1:], chartName+" --version "+tag[1:]).Replace(text)
 }
@@ -87,6 +91,11 @@ func TestPagesNameWhatReleasesPush(t *testing.T) {
 	newest := newestTag.FindStringSubmatch(string(readFile(t, "../../CHANGELOG.md")))
 	if newest != nil && newest[1] != tag {
 		t.Errorf("the chart takes the image of %s, and the newest release is %s", tag, newest[1])
+	}
+	for _, file := range []string{"README.md", "docs/migrate.md", "docs/kubernetes.md"} {
+		if says := beforeRelease.Match(readFile(t, "../../"+file)); says != (newest == nil) {
+			t.Errorf("%s says that nothing is released: %v; CHANGELOG.md says: %v", file, says, newest == nil)
+		}
 	}
 	mentions := 0
 	for _, file := range versioned(t) {
@@ -148,4 +157,8 @@ func TestVersionRules(t *testing.T) {
 	}
 	got := nameRelease(imageName+":v1.0.0-oracle "+chartName+" --version 1.0.0", "v1.0.0", "v1.2.3")
 	expect(t, "renamed", checkVersions(got, "v1.2.3", false), "")
+	const note = "a\n\n   **Until the first release** there\n   is none.\n\nb\n"
+	if got := nameRelease(note, "v1.0.0", "v1.0.0"); got != "a\n\nb\n" {
+		t.Errorf("after the release: %q", got)
+	}
 }
