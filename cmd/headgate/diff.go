@@ -125,7 +125,7 @@ func showDiff(out io.Writer, d *candidate.Answer) error {
 		return nil
 	}
 	fmt.Fprintf(out, "%s since %s: the live rules refused %d, those on trial %d: %d newly refused, %d newly admitted\n",
-		spell.Count(int(d.Requests), "request"), d.Since.Local().Format(time.DateTime), d.RefusedOld, d.RefusedNew,
+		spell.Count(int(d.Requests), "request"), instant(*d.Since), d.RefusedOld, d.RefusedNew,
 		d.NewlyRefused, d.NewlyAdmitted)
 	if d.Sample < 1 {
 		fmt.Fprintf(out, "note: these are a part of %v of the keys\n", d.Sample)

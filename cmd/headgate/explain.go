@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,17 +21,17 @@ func explainCommand() *cobra.Command {
 	var api client.API
 	var opt explainOptions
 	cmd := &cobra.Command{
-		Use:   "explain DOMAIN KEY=VALUE…",
+		Use:   "explain DOMAIN KEY=VALUE… | KEY",
 		Short: "Say why a request is refused, or would be",
 		Long: `Say what would become of a request with one descriptor, whose entries are the arguments,
-in order: which rule matches, and which nearly do; which policy holds; what each limit has
-counted; and who was refused lately. It charges nothing. --rules asks rules in files instead
-of a running service.
+in order, or with the KEY that headgate top prints: which rule matches, and which nearly do;
+which policy holds; what each limit has counted; and who was refused lately. It charges
+nothing. --rules asks rules in files instead of a running service.
 
 The exit code is 0 if the request would pass now, 3 if it would be refused, and 2 if that is
 not known.`,
 		Example: `  headgate explain shop tenant=noisy path=/pay
-  headgate explain --key 'shop|tenant=noisy|path=/pay'
+  headgate explain 'shop|tenant=noisy|path=/pay'
   headgate explain --request-id 8f3b2c
   headgate explain shop tenant=noisy --rules rules/`,
 	}
@@ -50,8 +49,12 @@ not known.`,
 	}
 	cmd.MarkFlagsMutuallyExclusive("key", "request-id")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		asked := opt.key != "" || opt.requestID != ""
 		switch {
-		case opt.key == "" && opt.requestID == "":
+		case !asked && len(opt.rules) == 0 && len(args) == 1 && strings.Contains(args[0], "|"):
+			opt.key = args[0] // as headgate top prints it
+			return nil
+		case !asked:
 			return atLeast(2)(cmd, args)
 		case len(args) > 0:
 			return fmt.Errorf("%q: with --key or --request-id, headgate explain takes no DOMAIN and no KEY=VALUE", args[0])
@@ -77,7 +80,7 @@ func (opt *explainOptions) explain(ctx context.Context, api *client.API, args []
 		return opt.offline(ctx, args[0], strings.Join(args[1:], ","))
 	}
 	by := map[string]string{"key": opt.key, "request_id": opt.requestID}
-	if len(args) > 0 {
+	if len(args) > 1 {
 		by["domain"], by["descriptor"] = args[0], strings.Join(args[1:], ",")
 	}
 	e := new(httpapi.Explained)
@@ -143,7 +146,7 @@ func showExplanation(out io.Writer, e *httpapi.Explained) {
 		if r.RequestID != "" {
 			request = ", request " + oneWord(r.RequestID)
 		}
-		line("refused", "%s by %s, cause %s, retry %s%s", r.At.Local().Format(time.DateTime), oneWord(r.Rule), r.Cause,
+		line("refused", "%s by %s, cause %s, retry %s%s", instant(r.At), oneWord(r.Rule), r.Cause,
 			retry, request)
 	}
 	showSeen(out, e.Replicas, e.Note, e.Problem)

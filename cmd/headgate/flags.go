@@ -136,7 +136,7 @@ func defineClient(cmd *cobra.Command, opt *client.Options) {
 func defineAPI(cmd *cobra.Command, api *client.API, url string) {
 	f := cmd.Flags()
 	f.StringVar(&api.Addr, "addr", url,
-		"`URL` of the service; the service's own settings in the environment change the default")
+		"`URL` of the service, or host:port; the service's own settings in the environment change the default")
 	f.DurationVar(&api.Timeout, "timeout", 10*time.Second, "longest wait for an answer")
 	f.StringVar(&api.CA, "tls-ca", "", "`file` with trusted CA certificates (default: the system's)")
 	f.StringVar(&api.Cert, "tls-cert", "", "client certificate `file`")

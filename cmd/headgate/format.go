@@ -172,6 +172,9 @@ func inColumns[T any](out io.Writer, none, heads string, rows []T, write func(w 
 	return w.Flush()
 }
 
+// instant returns a time in UTC, as the log has it.
+func instant(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
+
 // oneWord returns a name, in quotes unless it is one word. Clients choose their names, and must not
 // forge lines or colour the terminal with them.
 func oneWord(name string) string {

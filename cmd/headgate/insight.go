@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -67,7 +66,7 @@ func showCoverage(out io.Writer, shapes []httpapi.ShapeAnswer) error {
 			entries = "(others)"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\n", oneWord(s.Domain), spell.Short(oneWord(entries)), s.Matched, s.Unmatched,
-			s.Last.Local().Format(time.DateTime), harmless(s.Why))
+			instant(s.Last), harmless(s.Why))
 	})
 }
 
@@ -89,7 +88,7 @@ func showReloads(out io.Writer, reloads []httpapi.ReloadAnswer) error {
 		fmt.Fprintln(out, "nothing has changed since the start")
 	}
 	for _, r := range reloads {
-		fmt.Fprintf(out, "%s %s\n", r.At.Local().Format(time.DateTime), r.Source)
+		fmt.Fprintf(out, "%s %s\n", instant(r.At), r.Source)
 		for _, change := range r.Changes {
 			fmt.Fprintln(out, "  "+harmless(change))
 		}

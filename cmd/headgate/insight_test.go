@@ -50,6 +50,8 @@ func TestWhoIsLimited(t *testing.T) {
 		"shop/tenant  6/5m     6     0     3           ")
 	code, out = admin("explain", "--key", "shop|tenant=noisy", "--format", "json")
 	wants(code, exitNo, out, `"passes": false`)
+	code, out = headgate(t, "explain", "shop|tenant=noisy", "--addr", r.HTTP) // as top prints it, and without a scheme
+	wants(code, exitNo, out, "answer    refused", "Z by shop/tenant, cause limit")
 	code, out = admin("explain", "shop", "tenantt=calm")
 	wants(code, exitOK, out, `rule      none: no rule has the key "tenantt" (entry 1); did you mean "tenant"?`,
 		"nearly    shop/tenant", "answer    passes")

@@ -57,7 +57,7 @@ func TestCoverageAndReloads(t *testing.T) {
 	if err := os.WriteFile(file, []byte(strings.Replace(rules, "600", "6", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	shows("reloads", " rules\n  shop/tenant 600/5m -> 6/5m\n")
+	shows("reloads", "Z rules\n  shop/tenant 600/5m -> 6/5m\n")
 	if code, out := headgate(t, "policy", "set", "user:acme", "--algorithm", "fixed_window", "--limit", "1", "--window",
 		"1h", "--policies", database); code != 0 {
 		t.Fatalf("%d %s", code, out)

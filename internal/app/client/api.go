@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -142,9 +143,13 @@ func (a *API) send(ctx context.Context, method, path string, body any, kind stri
 }
 
 func (a *API) request(ctx context.Context, method, path string, body any) (*http.Request, error) {
-	base, err := url.Parse(a.Addr)
+	at := a.Addr
+	if _, _, err := net.SplitHostPort(at); err == nil && !strings.Contains(at, "://") {
+		at = "http://" + at
+	}
+	base, err := url.Parse(at)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, fmt.Errorf("--addr: %q is not a URL such as http://127.0.0.1:8080", a.Addr)
+		return nil, fmt.Errorf("--addr: %q is not a URL such as http://127.0.0.1:8080, or host:port", a.Addr)
 	}
 	var content io.Reader
 	if body != nil {
@@ -154,7 +159,7 @@ func (a *API) request(ctx context.Context, method, path string, body any) (*http
 		}
 		content = bytes.NewReader(data)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(a.Addr, "/")+path, content)
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(at, "/")+path, content)
 	if err != nil {
 		return nil, fmt.Errorf("--addr: %w", err)
 	}

@@ -22,7 +22,7 @@ import (
 
 // Options say where a running service is, and how to talk to it.
 type Options struct {
-	Addr    string        // host:port, unix:PATH or unix:@NAME; for [API] a URL
+	Addr    string        // host:port, unix:PATH or unix:@NAME; for [API] a URL or host:port
 	Timeout time.Duration // longest wait for an answer
 	Ready   bool          // health: whether all that the service needs answers, too
 	Own     bool          // health: as Ready, but for what replicas share

@@ -18,7 +18,7 @@ func TestOracleAbsent(t *testing.T) {
 	for _, url := range []string{"jdbc:oracle:thin:@localhost:1521/ORCLPDB1", "oracle://localhost:1521/ORCLPDB1"} {
 		c := Config{URL: url, Username: "rate_limiter", Password: "hunter2"}
 		_, _, err := parse(c)
-		wantError(t, err, "built without Oracle", "-tags godror", "Oracle Instant Client")
+		wantError(t, err, "built without Oracle", "whose name has -oracle", "-tags godror", "Oracle Instant Client")
 		if strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("the error has the password: %v", err)
 		}
