@@ -233,7 +233,7 @@ func (s *spot) reserved(r *Reserve, t *Terms) {
 func (s *spot) auto(r *Reserve) {
 	r.Min = cmp.Or(r.Min, max(r.Default/4, 1))
 	if r.Max == 0 && r.Default > 0 {
-		s.warnf("amount", "amount: auto without max: one expensive request has its key reserve up to the whole limit, and "+
-			"headgate check cannot say what a client can spend at most; max is the most that a request may cost")
+		s.warnf("amount", "amount: auto without max: one expensive request has its key reserve up to the whole limit; write "+
+			"max, the most that a request may cost")
 	}
 }

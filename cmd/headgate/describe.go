@@ -69,18 +69,28 @@ func describeReserve(r *descriptors.Rule) string {
 		descriptors.ReserveEstimate: fmt.Sprintf("reserve what they estimate, at most %d, and %d without an estimate",
 			v.Max, v.Default),
 		descriptors.ReserveAuto: fmt.Sprintf("reserve what requests of the key cost of late, at most what they estimate "+
-			"and %d, and %d at first", v.Max, v.Default),
+			"and %d, at least %d, and %d at first", v.Max, v.Min, v.Default),
 	}[v.By]
-	bound := "never more than the budget is spent if the estimate is no less than the cost and no more than max; else " +
-		"beyond it what requests in flight cost more than they reserved"
-	if v.By != descriptors.ReserveEstimate {
-		bound = "beyond the budget is spent at most what requests in flight cost more than they reserved"
-	}
-	first := fmt.Sprintf("of a new key at most %d requests begin at once", least/v.Default)
 	lost := "a request whose end is lost counts as if it had cost what it reserved"
 	if v.OnLost == descriptors.EndFree {
 		lost = fmt.Sprintf("a request whose end is lost gives back what it reserved, after %s at the latest; its cost is "+
 			"then beyond the budget", units.Format(v.TTL+descriptors.ReserveGrace))
 	}
-	return fmt.Sprintf("requests %s of %s; %s; %s; %s", what, strings.Join(of, " and "), first, bound, lost)
+	return fmt.Sprintf("requests %s of %s; %s; %s", what, strings.Join(of, " and "), describeBounds(v, least), lost)
+}
+
+// describeBounds says in words what is spent beyond a budget, whose smallest limit has so many units: by amount: auto
+// also of a client that makes cheap requests first, to begin many expensive ones at once.
+func describeBounds(v *descriptors.Reserve, least int64) string {
+	first := fmt.Sprintf("of a new key at most %d requests begin at once", least/v.Default)
+	const beyond = "beyond the budget is spent at most what requests in flight cost more than they reserved"
+	switch v.By {
+	case descriptors.ReserveEstimate:
+		return first + "; never more than the budget is spent if the estimate is no less than the cost and no more than " +
+			"max; else beyond it what requests in flight cost more than they reserved"
+	case descriptors.ReserveAuto:
+		return fmt.Sprintf("a client that cooperates: %s; %s; one that does not: at most %d requests are open at once, which "+
+			"spend at most %[3]d × %d units if none costs more than max", first, beyond, least/v.Min, v.Max)
+	}
+	return first + "; " + beyond
 }

@@ -65,10 +65,20 @@ descriptors:
     limits:
       - {name: calls, algorithm: fixed_window, limit: 5, window: 1m}
       - {name: tokens, algorithm: token_bucket, rate: 10/s, burst: 250, reserve: {amount: 25, match: oldest, ttl: 30s}}
+  - key: c
+    reserve: {amount: auto, default: 50, min: 40, max: 100}
+    limits:
+      - {name: hour, algorithm: fixed_window, limit: 100, window: 1h}
+      - {name: day, algorithm: fixed_window, limit: 1000, window: 24h}
 `)
 	for _, want := range []string{
-		"d/a: requests reserve what requests of the key cost of late, at most what they estimate and 50, and 10 at first " +
-			"of 100/1h; of a new key at most 10 requests begin at once; ",
+		"d/a: requests reserve what requests of the key cost of late, at most what they estimate and 50, at least 2, and " +
+			"10 at first of 100/1h; a client that cooperates: of a new key at most 10 requests begin at once; beyond the " +
+			"budget is spent at most what requests in flight cost more than they reserved; one that does not: at most 50 " +
+			"requests are open at once, which spend at most 50 × 50 units if none costs more than max; a request whose end",
+		"c: requests reserve what requests of the key cost of late, at most what they estimate and 100, at least 40, and " +
+			"50 at first of 100/1h and 1000/24h; a client that cooperates: of a new key at most 2 requests begin at once; ",
+		"at most 2 requests are open at once, which spend at most 2 × 100 units if none",
 		"gives back what it reserved, after 11m at the latest",
 		"d/b: requests reserve 25 units of token_bucket 10/1s burst 250; of a new key at most 10 requests begin at once; ",
 	} {
