@@ -135,7 +135,7 @@ func (l *Limiter) admit(ctx context.Context, c *call, domain string, list []Desc
 		l.answers(time.Since(start), ratelimit.CallOK, 1)
 	}
 	d.Allowed, d.Rule, d.Name, d.Max = true, a.Rule, a.Name, a.Limit.Max()
-	d.Window, d.Remaining, d.Reset = a.Limit.Window(), int64(a.Remaining), time.Duration(a.Reset)*time.Second
+	d.Window, d.Remaining, d.Reset = a.Limit.Window(), a.Remaining, time.Duration(a.Reset)*time.Second
 	return true
 }
 

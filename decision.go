@@ -109,7 +109,7 @@ func (d *Decision) fill(r *ratelimit.Response) {
 	in := &r.Inside
 	*d = Decision{
 		Allowed: !r.OverLimit, Degraded: r.Degraded, Rule: in.Rule, Name: in.Name,
-		Remaining: int64(in.Remaining), Reset: time.Duration(in.Reset) * time.Second, Delay: in.Delay,
+		Remaining: in.Remaining, Reset: time.Duration(in.Reset) * time.Second, Delay: in.Delay,
 		Chosen: in.Chosen, Near: in.Near,
 	}
 	if l := in.Limit; l != nil {

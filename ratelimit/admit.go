@@ -16,7 +16,7 @@ import (
 type Admission struct {
 	Limit      *limit.Limit
 	Name, Rule string
-	Remaining  uint32
+	Remaining  int64
 	Reset      int64
 }
 
@@ -90,7 +90,7 @@ func (s *Service) Admit(ctx context.Context, o *Begun, domain string, entries []
 		return false
 	}
 	a.Limit, a.Name, a.Rule = lv.Limit, lv.label, lv.Name
-	a.Remaining, a.Reset = clampUint32(out.Remaining), ceilSeconds(out.Reset)
+	a.Remaining, a.Reset = max(out.Remaining, 0), ceilSeconds(out.Reset)
 	s.countAdmitted(o, v, domain, entries)
 	return true
 }

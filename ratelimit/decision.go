@@ -20,6 +20,7 @@ type Decision struct {
 
 	status *Status       // in the response
 	Limit  *LimitView    // that decided; nil if none did
+	Left   int64         // of its units
 	Tier   *TierView     // that applies, of a limit on requests in flight
 	Near   *LimitView    // the first of its limits that is nearly used up; nil if none is
 	Wait   time.Duration // how long to wait if limit refuses: limit.Never if no wait helps
@@ -85,7 +86,8 @@ func (c *Call) concludeCounted(d *Decision, shadowMode bool) {
 		wait = out.Retry
 	}
 	st := d.status
-	st.limit, st.Remaining, st.Reset = view, clampUint32(out.Remaining), ceilSeconds(wait)
+	d.Left = max(out.Remaining, 0)
+	st.limit, st.Remaining, st.Reset = view, scaled(d.Left, view.wide), ceilSeconds(wait)
 	st.OverLimit = !out.Admitted && !view.Shadow
 	d.Counted, d.At, d.Limit, d.Tier, d.Wait = true, at, view, view.tier(out), out.Retry
 	if d.view.warns {

@@ -23,7 +23,7 @@ type Inside struct {
 	Descriptor int
 	Key        limit.Key
 	// Remaining is how many of its units are left, and Reset is as in [Status].
-	Remaining uint32
+	Remaining int64
 	Reset     int64
 	// Wait is how long to wait after a refusal: limit.Never if no wait helps.
 	Wait time.Duration
@@ -63,7 +63,7 @@ func tellInside(_ *Batch, c *Call) {
 		}
 	}
 	if d := c.closest(); d != nil {
-		in.Limit, in.Name, in.Rule, in.Remaining, in.Reset = d.Limit.Limit, d.Limit.label, d.Limit.Name, d.status.Remaining,
+		in.Limit, in.Name, in.Rule, in.Remaining, in.Reset = d.Limit.Limit, d.Limit.label, d.Limit.Name, d.Left,
 			d.status.Reset
 		in.Descriptor = c.numberOf(d)
 		if d.Counted {

@@ -2,6 +2,8 @@ package ratelimit
 
 import (
 	"fmt"
+	"math"
+	"math/bits"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -188,7 +190,7 @@ func (unsent) Question(*Request) []byte                { return nil }
 // A Status is the answer to one descriptor.
 type Status struct {
 	OverLimit bool
-	// Remaining is how many hits are left.
+	// Remaining is how many hits are left, scaled as the limit is: see [LimitOnWire].
 	Remaining uint32
 	// Reset is, in seconds rounded up, how long to wait before asking again
 	// if OverLimit, else how long until the limit is as good as unused.
@@ -267,7 +269,31 @@ func (r *Response) Forget() {
 // ceilSeconds returns a wait in whole seconds, rounded up.
 func ceilSeconds(d time.Duration) int64 { return int64(d/time.Second + min(d%time.Second, 1)) }
 
-func clampUint32(n int64) uint32 { return uint32(min(max(n, 0), 1<<32-1)) }
+// Statuses have 32 bits for a limit and for what is left of it. Where one of them may need more, both are scaled by the
+// same factor, so that what is left stays the same part of the limit.
+
+// wideness returns the figure that becomes 2^32-1, and 0 where all figures fit.
+func wideness(l *limit.Limit) int64 {
+	if most := max(l.Max(), l.Capacity()); most > math.MaxUint32 {
+		return most
+	}
+	return 0
+}
+
+// scaled returns n as statuses have it, rounded down.
+func scaled(n, wide int64) uint32 {
+	if wide == 0 {
+		return uint32(min(n, math.MaxUint32))
+	}
+	high, low := bits.Mul64(uint64(n), math.MaxUint32)
+	of, _ := bits.Div64(high, low, uint64(wide))
+	return uint32(min(of, math.MaxUint32))
+}
+
+// LimitOnWire returns how many units l has per window, as statuses have it.
+func LimitOnWire(l *limit.Limit) uint32 {
+	return max(scaled(l.Max(), wideness(l)), uint32(min(l.Max(), 1)))
+}
 
 func invalid(format string, args ...any) *Error {
 	return &Error{Code: codeInvalid, Message: fmt.Sprintf(format, args...)}

@@ -122,6 +122,7 @@ func (p *policyViews) derive(f policies.Figures) *ruleView {
 	lv := *own
 	lv.warnLeft = warnLeft(l, lv.warnAt)
 	lv.Limit, lv.keyPart = l, l.Algorithm().KeyLetter()+own.keyPart[1:]
+	lv.wide = wideness(l)
 	lv.current = p.conf.Encoder.Limit(lv.label, l, p.conf.UnitMultipliers)
 	v.limits = []LimitView{lv}
 	v.reserve = newReserveView(v, p.conf)

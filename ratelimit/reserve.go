@@ -212,8 +212,8 @@ func (c *Call) noteReport(b *Batch, s *settling, v *limit.Verdict) {
 	}
 	d.Outcome = OutcomeOK
 	if len(v.Outcomes) > 1 {
-		d.status.limit, d.status.Remaining = s.view.limitOf(s.Ops[1].Key.Limit), clampUint32(v.Outcomes[1].Remaining)
-		d.Limit = d.status.limit
+		d.Limit, d.Left = s.view.limitOf(s.Ops[1].Key.Limit), max(v.Outcomes[1].Remaining, 0)
+		d.status.limit, d.status.Remaining = d.Limit, scaled(d.Left, d.Limit.wide)
 	}
 }
 

@@ -24,11 +24,11 @@ func (c *Call) addLimitHeaders(h *Headers) {
 	if d == nil {
 		return
 	}
-	c.addHeader(h.Limit, strconv.FormatUint(uint64(clampUint32(d.Limit.Limit.Max())), 10))
-	c.addHeader(h.Remaining, strconv.FormatUint(uint64(d.status.Remaining), 10))
+	c.addHeader(h.Limit, strconv.FormatInt(d.Limit.Limit.Max(), 10))
+	c.addHeader(h.Remaining, strconv.FormatInt(d.Left, 10))
 	c.addHeader(h.Reset, strconv.FormatInt(d.status.Reset, 10))
 	if h.IETF {
-		c.addIETF(d.Limit, d.status)
+		c.addIETF(d)
 	}
 }
 
@@ -45,12 +45,13 @@ func (c *Call) addRefusalHeaders(h *Headers) {
 	}
 }
 
-func (c *Call) addIETF(view *LimitView, st *Status) {
+func (c *Call) addIETF(d *Decision) {
+	view := d.Limit
 	window := view.Limit.Window()
 	if view.Limit.Is(limit.Leased) { // it is the life of a lease
 		window = 0
 	}
-	policy, state := IETFFields(view.label, view.Limit.Max(), window, int64(st.Remaining), st.Reset)
+	policy, state := IETFFields(view.label, view.Limit.Max(), window, d.Left, d.status.Reset)
 	c.addHeader("RateLimit-Policy", policy)
 	c.addHeader("RateLimit", state)
 }
@@ -63,7 +64,7 @@ func IETFFields(name string, most int64, window time.Duration, remaining, reset 
 	if name == "" {
 		name = "default"
 	}
-	policy = `"` + name + `";q=` + strconv.FormatUint(uint64(clampUint32(most)), 10)
+	policy = `"` + name + `";q=` + strconv.FormatInt(most, 10)
 	if window > 0 {
 		policy += ";w=" + strconv.FormatInt(ceilSeconds(window), 10)
 	}
@@ -82,7 +83,7 @@ func (c *Call) closest() *Decision {
 		if d.Limit == nil || d.Outcome == OutcomeNotChosen {
 			continue
 		}
-		if best == nil || d.status.Remaining < best.status.Remaining {
+		if best == nil || d.Left < best.Left {
 			best = d
 		}
 	}
@@ -101,7 +102,8 @@ func (c *Call) addResponse(content string, headers []descriptors.Header) {
 }
 
 // addMetadata makes the response's dynamic_metadata: the policy that answered, the rule that refuses, the metadata of
-// rules whose descriptors are admitted, on request the question itself, and the token of a lease.
+// rules whose descriptors are admitted, on request the question itself, the token of a lease, and figures that statuses
+// have no room for.
 func addMetadata(b *Batch, c *Call) {
 	add := func(encoded []byte) { c.Response.metadata = append(c.Response.metadata, encoded) }
 	if len(c.choices) > 0 {
@@ -129,6 +131,24 @@ func addMetadata(b *Batch, c *Call) {
 	if c.units > 0 {
 		add(b.engine.conf.Encoder.AppendText(nil, "reserved", strconv.FormatInt(c.units, 10)))
 	}
+	if exact := c.exact(); exact != nil {
+		add(b.engine.conf.Encoder.Struct(map[string]any{"exact": exact}))
+	}
+}
+
+// exact returns the figures of statuses that are scaled, by the number of their descriptor; nil if there are none.
+func (c *Call) exact() (figures map[string]any) {
+	for i := range c.Decisions {
+		d := &c.Decisions[i]
+		if d.Limit == nil || d.Limit.wide == 0 {
+			continue
+		}
+		if figures == nil {
+			figures = map[string]any{}
+		}
+		figures[strconv.Itoa(i)] = map[string]any{"limit": float64(d.Limit.Limit.Max()), "remaining": float64(d.Left)}
+	}
+	return figures
 }
 
 // addRuleMetadata adds what rules say under `metadata`, merged: the first

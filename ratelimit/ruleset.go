@@ -64,6 +64,7 @@ type LimitView struct {
 	warnAt   int64  // in percent, 0 if the limit has none
 	warnLeft int64  // see warnLeft
 	near     []byte // encoded metadata of a limit that is nearly used up
+	wide     int64  // see wideness
 	current  []byte // encoded RateLimit
 	refused  []byte // encoded metadata of a refusal
 
@@ -313,6 +314,7 @@ func newLimitView(r *descriptors.Rule, rl *descriptors.RuleLimit, conf *Config) 
 		warnLeft: warnLeft(rl.Limit, rl.WarnAt),
 
 		near:    near,
+		wide:    wideness(rl.Limit),
 		current: conf.Encoder.Limit(rl.Name, rl.Limit, conf.UnitMultipliers),
 		refused: conf.Encoder.AppendText(nil, "rule", name),
 	}

@@ -3,11 +3,13 @@ package client
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/headgate-rls/headgate/internal/kit/protofields"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
@@ -43,7 +45,7 @@ type DescriptorCode struct {
 	Code       string `json:"code"`            // OK or OVER_LIMIT
 	Name       string `json:"name,omitempty"`  // of the limit
 	Limit      string `json:"limit,omitempty"` // such as 600/5m; empty without a limit, and if the answer has none
-	Left       uint32 `json:"left"`
+	Left       int64  `json:"left"`
 	Unlimited  bool   `json:"unlimited,omitempty"`
 	RetryMS    *int64 `json:"retry_after_ms,omitempty"` // of a refusal
 	ResetMS    *int64 `json:"reset_after_ms,omitempty"`
@@ -56,9 +58,14 @@ func AnswerOf(req *rls.RateLimitRequest, resp *rls.RateLimitResponse) *Answer {
 		Degraded: meta["degraded"].GetStringValue(), Overloaded: meta["overloaded"].GetStringValue(),
 		Limits: []DescriptorCode{}}
 	for i, st := range resp.Statuses {
-		d := DescriptorCode{Descriptor: descriptorText(req.Descriptors[i]), Code: st.Code.String(), Left: st.LimitRemaining}
+		d := DescriptorCode{Descriptor: descriptorText(req.Descriptors[i]), Code: st.Code.String(),
+			Left: int64(st.LimitRemaining)}
 		if l := st.CurrentLimit; l != nil {
-			d.Name, d.Limit = l.Name, limitText(l)
+			most := int64(l.RequestsPerUnit)
+			if exact := fields(fields(meta["exact"])[strconv.Itoa(i)]); exact != nil { // of figures that are scaled
+				most, d.Left = int64(exact["limit"].GetNumberValue()), int64(exact["remaining"].GetNumberValue())
+			}
+			d.Name, d.Limit = l.Name, limitText(l, most)
 			wait := st.GetDurationUntilReset().AsDuration().Milliseconds()
 			d.ResetMS = &wait
 			if st.Code == rls.RateLimitResponse_OVER_LIMIT {
@@ -71,6 +78,9 @@ func AnswerOf(req *rls.RateLimitRequest, resp *rls.RateLimitResponse) *Answer {
 	}
 	return a
 }
+
+// fields returns those of v, nil if it has none.
+func fields(v *structpb.Value) map[string]*structpb.Value { return v.GetStructValue().GetFields() }
 
 func descriptorText(d *common.RateLimitDescriptor) string {
 	parts := make([]string, len(d.Entries))
@@ -131,18 +141,18 @@ func Counted(resp *rls.RateLimitResponse) error {
 	return errors.New("no counter has decided: no rule limits what was asked")
 }
 
-// limitText returns a limit as the other commands print it, such as 600/5m. It returns the number alone for limits on
-// requests in flight, and if another service than headgate sends no window.
-func limitText(l *rls.RateLimitResponse_RateLimit) string {
+// limitText returns a limit of so many units as the other commands print it, such as 600/5m. It returns the number
+// alone for limits on requests in flight, and if another service than headgate sends no window.
+func limitText(l *rls.RateLimitResponse_RateLimit, most int64) string {
 	unit, _ := units.Numbered(int32(l.Unit))
 	window := unit.Length * time.Duration(max(l.GetUnitMultiplier().GetValue(), 1))
 	if window == 0 {
 		window = ownWindow(l.ProtoReflect().GetUnknown())
 	}
 	if window <= 0 {
-		return fmt.Sprint(l.RequestsPerUnit)
+		return fmt.Sprint(most)
 	}
-	return fmt.Sprintf("%d/%s", l.RequestsPerUnit, units.Format(window))
+	return fmt.Sprintf("%d/%s", most, units.Format(window))
 }
 
 // fieldWindow is the number of headgate's own field of a RateLimit: its window in microseconds.

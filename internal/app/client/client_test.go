@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
@@ -82,8 +84,31 @@ func TestLimitsAreWrittenAsElsewhere(t *testing.T) {
 		if want == "7/5m" {
 			l.ProtoReflect().SetUnknown(append(other, own...))
 		}
-		if got := limitText(l); got != want {
+		if got := limitText(l, int64(l.RequestsPerUnit)); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
+	}
+}
+
+// TestFiguresAboveTheWire: where an answer has the exact figures beside the scaled ones, they are what is shown.
+func TestFiguresAboveTheWire(t *testing.T) {
+	meta, err := structpb.NewStruct(map[string]any{"exact": map[string]any{"1": map[string]any{"limit": 1e10,
+		"remaining": 4e9}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{{Key: "k", Value: "v"}}}
+	day := rls.RateLimitResponse_RateLimit_DAY
+	a := AnswerOf(&rls.RateLimitRequest{Descriptors: []*common.RateLimitDescriptor{d, d}}, &rls.RateLimitResponse{
+		OverallCode: rls.RateLimitResponse_OK, DynamicMetadata: meta,
+		Statuses: []*rls.RateLimitResponse_DescriptorStatus{
+			{Code: rls.RateLimitResponse_OK, LimitRemaining: 3,
+				CurrentLimit: &rls.RateLimitResponse_RateLimit{RequestsPerUnit: 5, Unit: day}},
+			{Code: rls.RateLimitResponse_OK, LimitRemaining: 1717986918,
+				CurrentLimit: &rls.RateLimitResponse_RateLimit{RequestsPerUnit: 1<<32 - 1, Unit: day}},
+		}})
+	want := "OK         [k=v OK limit=5/24h remaining=3 reset=0s] [k=v OK limit=10000000000/24h remaining=4000000000 reset=0s]"
+	if got := a.Line(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -219,7 +219,7 @@ func (s *step) compare(resp *ratelimit.Response) (got, want string) {
 	if s.Retry != nil && in.Wait != time.Duration(*s.Retry) {
 		return "retry " + wait(in.Wait), "retry " + wait(time.Duration(*s.Retry))
 	}
-	if s.Remaining != nil && int64(in.Remaining) != *s.Remaining {
+	if s.Remaining != nil && in.Remaining != *s.Remaining {
 		return fmt.Sprintf("remaining %d", in.Remaining), fmt.Sprintf("remaining %d", *s.Remaining)
 	}
 	if status := statusOf(resp); s.Status != 0 && status != s.Status {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -378,7 +377,7 @@ func (Encoder) Limit(name string, l *limit.Limit, multipliers bool) []byte {
 	if l.Is(limit.Leased) { // it is the life of a lease
 		unit, multiplier, window = 0, 0, 0
 	}
-	b := appendVarintField(nil, fieldLimitRequests, uint64(min(max(l.Max(), 0), math.MaxUint32)))
+	b := appendVarintField(nil, fieldLimitRequests, uint64(ratelimit.LimitOnWire(l)))
 	b = appendVarintField(b, fieldLimitUnit, uint64(unit))
 	b = appendStringField(b, fieldLimitName, name)
 	if multiplier > 1 {
