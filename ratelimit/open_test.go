@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,8 +46,11 @@ func TestOpenReservations(t *testing.T) {
 		for _, overflow := range []string{"debt", "saturate"} {
 			for _, match := range []string{"token", "oldest"} {
 				t.Run(algorithm[11:20]+" "+overflow+" "+match, func(t *testing.T) {
-					h := setup(t, fmt.Sprintf(openRules, overflow, match, algorithm))
-					if reached := h.hostile(most, match == "oldest"); reached < most*3/4 {
+					var clock atomic.Int64 // answers are abandoned in the background
+					clock.Store(int64(start2026))
+					h := setup(t, fmt.Sprintf(openRules, overflow, match, algorithm),
+						func(c *Config) { c.Now = func() limit.Instant { return limit.Instant(clock.Load()) } })
+					if reached := h.hostile(most, match == "oldest", &clock); reached < most*3/4 {
 						t.Errorf("at most %d reservations were open: this test shows nothing", reached)
 					}
 				})
@@ -56,7 +60,7 @@ func TestOpenReservations(t *testing.T) {
 }
 
 // hostile plays such a client, and returns how many reservations were open at most.
-func (h *harness) hostile(most int64, oldest bool) (reached int64) {
+func (h *harness) hostile(most int64, oldest bool, clock *atomic.Int64) (reached int64) {
 	r := random.Rand(h.T, 17)
 	var tokens []string
 	for i := range random.Times(3000, 100_000) {
@@ -84,6 +88,7 @@ func (h *harness) hostile(most int64, oldest bool) (reached int64) {
 			h.ask(ended(tokens[k], cost, 200)...)
 		default:
 			h.now = h.now.Add(time.Duration(r.IntN(3000)) * time.Millisecond)
+			clock.Store(int64(h.now))
 		}
 		if n := h.open(); n > most {
 			h.Fatalf("after step %d %d reservations are open, more than %d", i, n, most)
@@ -192,6 +197,50 @@ func TestOpenReservationsUnderAPolicy(t *testing.T) {
 	}
 	if passed["u"] != 4 || passed["v"] != 40 {
 		t.Errorf("passed: %v, want 4 with the policy and 40 without", passed)
+	}
+}
+
+// TestOpenReservationsOfAChoice: a candidate with as many as it may have is not chosen, and others are; if all have,
+// the request is over the limit until one ends.
+func TestOpenReservationsOfAChoice(t *testing.T) {
+	const candidate = `
+  - key: %s
+    choose: backend
+    reserve: {amount: auto, default: 100, min: 25, max: 400, ttl: 2m}
+    limits: [{algorithm: fixed_window, limit: 1000, window: 20s}]`
+	h := setup(t, "domain: d\ndescriptors:"+fmt.Sprintf(candidate, "a")+fmt.Sprintf(candidate, "b"))
+	ask := func() (winner, token string) {
+		r := h.ask(desc("a=u"), desc("b=u"), desc(OpKey+"=estimate").withHits(1))
+		if r.OverLimit {
+			return meta(t, r, "rule"), ""
+		}
+		fields := decoded(t, r).GetDynamicMetadata().GetFields()["choose"].GetStructValue().GetFields()
+		return fields["backend"].GetStringValue(), meta(t, r, DefaultLeaseKey)
+	}
+	tokens := map[string]string{}
+	for i := range 80 {
+		won, token := ask()
+		tokens[[]string{"a", "b"}[i/40]] = token
+		if won != "u" {
+			t.Fatalf("request %d: %s", i, won)
+		}
+		if i%30 == 29 {
+			h.now = h.now.Add(20 * time.Second)
+		}
+	}
+	if a, b := h.events("a"), h.events("b"); a != "reserved 40" || b != "reserved 40" {
+		t.Errorf("events: %s; %s", a, b)
+	}
+	h.now = h.now.Add(20 * time.Second)
+	if won, _ := ask(); won != "d/a:reservations" {
+		t.Errorf("with all open: %s", won)
+	}
+	h.ask(ended(tokens["b"], 25, 200)...)
+	if won, token := ask(); won != "u" || token == "" {
+		t.Errorf("after one has ended: %s", won)
+	}
+	if got := h.events("b"); got != "reserved 41, settled 1" {
+		t.Errorf("events of b: %s", got)
 	}
 }
 

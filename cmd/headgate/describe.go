@@ -89,8 +89,8 @@ func describeBounds(v *descriptors.Reserve, least int64) string {
 		return first + "; never more than the budget is spent if the estimate is no less than the cost and no more than " +
 			"max; else beyond it what requests in flight cost more than they reserved"
 	case descriptors.ReserveAuto:
-		return fmt.Sprintf("a client that cooperates: %s; %s; one that does not: at most %d requests are open at once, which "+
-			"spend at most %[3]d × %d units if none costs more than max", first, beyond, least/v.Min, v.Max)
+		return fmt.Sprintf("a client that cooperates: %s; %s; one that does not: at most %d requests are open at once, "+
+			"which spend at most %[3]d × %d units if none costs more than max", first, beyond, least/v.Min, v.Max)
 	}
 	return first + "; " + beyond
 }

@@ -107,7 +107,8 @@ func TestFiguresAboveTheWire(t *testing.T) {
 			{Code: rls.RateLimitResponse_OK, LimitRemaining: 1717986918,
 				CurrentLimit: &rls.RateLimitResponse_RateLimit{RequestsPerUnit: 1<<32 - 1, Unit: day}},
 		}})
-	want := "OK         [k=v OK limit=5/24h remaining=3 reset=0s] [k=v OK limit=10000000000/24h remaining=4000000000 reset=0s]"
+	want := "OK         [k=v OK limit=5/24h remaining=3 reset=0s] " +
+		"[k=v OK limit=10000000000/24h remaining=4000000000 reset=0s]"
 	if got := a.Line(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
