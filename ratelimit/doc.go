@@ -7,11 +7,6 @@
 // Only this package applies policy: shadow and quota mode, when limits are charged, and the answer when the backend
 // fails ([descriptors.FailurePolicy]).
 //
-// What amount: auto reserves is this package's, too: a key's figure. It begins with the rule's default, rises at once
-// to what a request has cost, and halves after 16 requests in a row, over more than a minute, that each cost at most
-// half of it. Nothing that other keys do changes it. No request reserves less than the rule's min, and a key has at
-// most budget ÷ min open reservations: the store refuses more.
-//
 // # To change it
 //
 //   - what a request reserves, and how its end is read: reserve.go and costs.go; go test ./ratelimit -run
@@ -39,4 +34,11 @@
 //     ./test/chart -run 'Polic|Pattern'
 //   - what the log says of refusals: refusallog.go and internal/kit/web/requestid.go (names of HTTP requests); go test
 //     ./ratelimit ./internal/app/server ./internal/kit/web -run 'Refusal|RequestID'
+//
+// # More
+//
+// What amount: auto reserves is a key's figure. It begins with the rule's default, rises at once to what a request has
+// cost, and halves after 16 requests in a row, over more than a minute, that each cost at most half of it. Nothing that
+// other keys do changes it. No request reserves less than the rule's min, and a key has at most budget ÷ min open
+// reservations: the store refuses more.
 package ratelimit
