@@ -43,6 +43,8 @@ type Request struct {
 	Estimate *Estimate
 	// Recall caches which rules match, for a request that is sent repeatedly; nil: no cache.
 	Recall *Recall
+	// Reports says that the hits are of work that is done: limits charge them, or what is left, whatever their overflow.
+	Reports bool
 	// NoLease fails a call that would get a lease, because its caller could not end it.
 	NoLease bool
 

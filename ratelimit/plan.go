@@ -153,6 +153,9 @@ func (c *Call) addOps(b *Batch, i int, replacing bool) *Error {
 		c.views = append(c.views, lv)
 		c.Ops = append(c.Ops, limit.Op{})
 		b.engine.conf.setOp(&c.Ops[len(c.Ops)-1], p.view, lv, p.match.Group, cost, named)
+		if c.Request.Reports && lv.reported != nil && cost > 0 {
+			c.Ops[len(c.Ops)-1].Limit, c.Ops[len(c.Ops)-1].Each = lv.reported, true
+		}
 		if lv.inFlight != nil {
 			if c.Request.NoLease && cost > 0 {
 				return errNeedsLease(lv.Name)

@@ -121,6 +121,7 @@ func (p *policyViews) derive(f policies.Figures) *ruleView {
 		quota: p.own.quota, meta: p.own.meta, series: p.own.series, keys: p.own.keys, warns: p.own.warns}
 	lv := *own
 	lv.warnLeft = warnLeft(l, lv.warnAt)
+	lv.reported = reportedOf(l, p.conf)
 	lv.Limit, lv.keyPart = l, l.Algorithm().KeyLetter()+own.keyPart[1:]
 	lv.wide = wideness(l)
 	lv.current = p.conf.Encoder.Limit(lv.label, l, p.conf.UnitMultipliers)

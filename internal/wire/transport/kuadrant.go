@@ -15,7 +15,8 @@ var (
 	// CheckRateLimit asks whether there is room, and takes nothing.
 	CheckRateLimit = &Method{Service: kuadrant, Name: "CheckRateLimit",
 		Read: messages.Decode, Do: check, Write: messages.Append}
-	// Report charges hits for work that is done. A limit without room takes of them what its overflow says.
+	// Report charges hits for work that is done. A limit without room takes of them what its overflow says, and what is
+	// left if that is to refuse.
 	Report = &Method{Service: kuadrant, Name: "Report",
 		Read: messages.Decode, Do: report, Write: messages.Append}
 )
@@ -32,7 +33,7 @@ func check(s *ratelimit.Service, ctx context.Context, reqs []*ratelimit.Request,
 
 func report(s *ratelimit.Service, ctx context.Context, reqs []*ratelimit.Request, resps []*ratelimit.Response) {
 	for _, req := range reqs {
-		req.NoLease = true // a report begins no request in flight
+		req.NoLease, req.Reports = true, true // a report begins no request in flight
 		for i := range req.Descriptors {
 			if d := &req.Descriptors[i]; !d.HasHits {
 				d.Hits, d.HasHits = uint64(max(req.Hits, 1)), true

@@ -28,6 +28,7 @@ const tokenRules = `
 domain: d
 descriptors:
 - {key: exact, rate_limit: {unit: hour, requests_per_unit: 10}}
+- {key: tokens, rate_limit: {unit: year, requests_per_unit: 10000}}
 - {key: capped, rate_limit: {unit: hour, requests_per_unit: 10}, overflow: saturate}
 - {key: flight, concurrency: [{threshold: 5, response: {statusCode: 429}}]}
 `
@@ -104,7 +105,7 @@ func call(conn *grpc.ClientConn, m *transport.Method, key string, hits uint32) (
 }
 
 // TestKuadrantsCheckTakesNothingAndItsReportCharges: checks leave the counter as it is, whatever hits they name, and
-// refuse when nothing is left. Reports charge by the rule's overflow.
+// refuse when nothing is left. Reports charge by the rule's overflow, and what is left where that is to refuse.
 func TestKuadrantsCheckTakesNothingAndItsReportCharges(t *testing.T) {
 	onTransports(t, func(t *testing.T, conn *grpc.ClientConn) {
 		ok, over := rls.RateLimitResponse_OK, rls.RateLimitResponse_OVER_LIMIT
@@ -119,9 +120,9 @@ func TestKuadrantsCheckTakesNothingAndItsReportCharges(t *testing.T) {
 			{transport.CheckRateLimit, "exact", 0, ok, 10},
 			{transport.Report, "exact", 0, ok, 9},
 			{transport.Report, "exact", 4, ok, 5},
-			{transport.Report, "exact", 6, over, 5}, // refused: nothing is charged
+			{transport.ShouldRateLimit, "exact", 6, over, 5}, // refused: nothing is charged
 			{transport.CheckRateLimit, "exact", 6, ok, 5},
-			{transport.Report, "exact", 5, ok, 0},
+			{transport.Report, "exact", 6, over, 0}, // the work is done: it takes what is left
 			{transport.CheckRateLimit, "exact", 0, over, 0},
 			{transport.ShouldRateLimit, "exact", 1, over, 0},
 			{transport.Report, "capped", 12, over, 0}, // it takes what is left
@@ -136,6 +137,30 @@ func TestKuadrantsCheckTakesNothingAndItsReportCharges(t *testing.T) {
 				t.Errorf("step %d, %s of %d for %s: %v with %d left, want %v with %d", i, step.method.Name, step.hits,
 					step.key, resp.OverallCode, got.LimitRemaining, step.code, step.left)
 			}
+		}
+	})
+}
+
+// TestKuadrantsReportsUseABudgetUp: of 100 requests that cost 3,000 each, a budget of 10,000 lets four pass, as
+// Limitador's does.
+func TestKuadrantsReportsUseABudgetUp(t *testing.T) {
+	onTransports(t, func(t *testing.T, conn *grpc.ClientConn) {
+		passed := 0
+		for range 100 {
+			resp, err := call(conn, transport.CheckRateLimit, "tokens", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp.OverallCode != rls.RateLimitResponse_OK {
+				continue
+			}
+			passed++
+			if _, err := call(conn, transport.Report, "tokens", 3000); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if passed != 4 {
+			t.Errorf("%d requests passed, want 4", passed)
 		}
 	})
 }
