@@ -3,6 +3,8 @@ package client
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,12 +33,15 @@ func ParseDescriptor(arg string) (*common.RateLimitDescriptor, error) {
 
 // An Answer is the answer of a service. Its fields have the names of the admin API.
 type Answer struct {
-	Domain     string           `json:"domain"`
-	Code       string           `json:"code"`                 // OK or OVER_LIMIT
-	Rule       string           `json:"rule,omitempty"`       // that has refused
-	Degraded   string           `json:"degraded,omitempty"`   // the policy that decided while the store failed
-	Overloaded string           `json:"overloaded,omitempty"` // the policy that decided because headgate was overloaded
-	Limits     []DescriptorCode `json:"limits"`
+	Domain     string `json:"domain"`
+	Code       string `json:"code"`                 // OK or OVER_LIMIT
+	Rule       string `json:"rule,omitempty"`       // that has refused
+	Degraded   string `json:"degraded,omitempty"`   // the policy that decided while the store failed
+	Overloaded string `json:"overloaded,omitempty"` // the policy that decided because headgate was overloaded
+	// Chosen is, by the name that rules have in choose, the last value of the descriptor that is charged.
+	Chosen map[string]string `json:"chosen,omitempty"`
+	Near   string            `json:"near,omitempty"` // the first limit that is nearly used up
+	Limits []DescriptorCode  `json:"limits"`
 }
 
 // A DescriptorCode is the answer about one descriptor.
@@ -56,7 +61,13 @@ func AnswerOf(req *rls.RateLimitRequest, resp *rls.RateLimitResponse) *Answer {
 	meta := resp.GetDynamicMetadata().GetFields()
 	a := &Answer{Domain: req.Domain, Code: resp.OverallCode.String(), Rule: meta["rule"].GetStringValue(),
 		Degraded: meta["degraded"].GetStringValue(), Overloaded: meta["overloaded"].GetStringValue(),
-		Limits: []DescriptorCode{}}
+		Near: meta["near"].GetStringValue(), Limits: []DescriptorCode{}}
+	for name, value := range fields(meta["choose"]) {
+		if a.Chosen == nil {
+			a.Chosen = map[string]string{}
+		}
+		a.Chosen[name] = value.GetStringValue()
+	}
 	for i, st := range resp.Statuses {
 		d := DescriptorCode{Descriptor: descriptorText(req.Descriptors[i]), Code: st.Code.String(),
 			Left: int64(st.LimitRemaining)}
@@ -95,11 +106,14 @@ func (a *Answer) Line() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-10s", a.Code)
 	for _, f := range []struct{ name, value string }{
-		{"rule", a.Rule}, {"degraded", a.Degraded}, {"overloaded", a.Overloaded},
+		{"rule", a.Rule}, {"degraded", a.Degraded}, {"overloaded", a.Overloaded}, {"near", a.Near},
 	} {
 		if f.value != "" {
 			fmt.Fprintf(&b, " %s=%s", f.name, f.value)
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Chosen)) {
+		fmt.Fprintf(&b, " chosen=%s:%s", name, a.Chosen[name])
 	}
 	for i := range a.Limits {
 		l := &a.Limits[i]

@@ -90,6 +90,20 @@ func TestLimitsAreWrittenAsElsewhere(t *testing.T) {
 	}
 }
 
+// TestAnswersSayWhoIsChosenAndWhatIsNear: both are in the metadata alone.
+func TestAnswersSayWhoIsChosenAndWhatIsNear(t *testing.T) {
+	meta, err := structpb.NewStruct(map[string]any{"choose": map[string]any{"zone": "eu", "model": "azure"},
+		"near": "llm/user:day"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := AnswerOf(&rls.RateLimitRequest{}, &rls.RateLimitResponse{OverallCode: rls.RateLimitResponse_OK,
+		DynamicMetadata: meta})
+	if got, want := a.Line(), "OK         near=llm/user:day chosen=model:azure chosen=zone:eu"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
 // TestFiguresAboveTheWire: where an answer has the exact figures beside the scaled ones, they are what is shown.
 func TestFiguresAboveTheWire(t *testing.T) {
 	meta, err := structpb.NewStruct(map[string]any{"exact": map[string]any{"1": map[string]any{"limit": 1e10,
