@@ -12,6 +12,7 @@
 //   - how counters are written in Redis, keys, layouts: a row in keys.go, script/states.lua, script/state_write.lua;
 //     without a script windows.go and trips.go, for layout=envoy counting.go; go test ./backends/redis; for
 //     layout=envoy also go test ./test/compat -run Canary
+//   - how alternatives are sent, and which of them are chosen: choices.go; go test ./backends/redis -run Alternatives
 //   - what a reply of Redis may announce: replies.go; go test ./backends/redis -run Repl
 //   - what Redis is asked about itself: vitals.go; go test ./backends/redis -run 'LookedAt|Right'
 package redis

@@ -164,16 +164,26 @@ func instructionRows() (rows []instructionRow) {
 	add("fixed_window each/ops=3", List, 8, counters(fixed, 3, 64, true))
 	add("envoy/ops=1", Envoy, 1, counters(fixed, 1, 64, false))
 	add("envoy/ops=3", Envoy, 8, counters(fixed, 3, 64, false))
-	chosen := counters(fixed, 2, 64, false)
-	for _, slice := range []int{1, 8, 64} {
-		add("fixed_window, 1 of 2 is chosen", List, slice, func(n int) []limit.Op {
-			ops := chosen(n)
-			for i := range ops {
-				ops[i].Choice = limit.Choice{Set: 1, Group: uint8(i)}
+	choice := func(ops func(n int) []limit.Op) func(int) []limit.Op {
+		return func(n int) []limit.Op {
+			of := ops(n)
+			for i := range of {
+				of[i].Choice = limit.Choice{Set: 1, Group: uint8(i)}
 			}
-			return ops
-		})
+			return of
+		}
 	}
+	for _, slice := range []int{1, 8, 64} {
+		add("fixed_window, 1 of 2 is chosen", List, slice, choice(counters(fixed, 2, 64, false)))
+	}
+	buckets := limit.Spec{Algorithm: limit.TokenBucket, Max: 1_000_000}
+	add("token_bucket, 1 of 2 is chosen", List, 8, choice(counters(buckets, 2, 64, false)))
+	usedUp := counters(fixed, 2, 64, false)
+	add("fixed_window, the last of 2 is chosen", List, 8, choice(func(n int) []limit.Op {
+		ops := usedUp(n)
+		ops[0].Limit = limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 1, Window: time.Hour})
+		return ops
+	}))
 	log := limit.Spec{Algorithm: limit.SlidingLog, Max: 10_000}
 	add("zset sliding_log/ops=1", ZSet, 8, counters(log, 1, 64, false))
 	bucket := limit.Spec{Algorithm: limit.TokenBucket, Max: 1_000_000}

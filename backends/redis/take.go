@@ -16,8 +16,8 @@ import (
 // Bits of an op beside its key, as the scripts read them.
 const (
 	bitShadow = 1
-	bitEach   = 2
-	keyUnit   = 8
+	bitEach   = 8 // see choices.go for those between
+	keyUnit   = 16
 )
 
 // Kinds of a request beside its number of ops.
@@ -26,7 +26,7 @@ const (
 	refundKind = 2
 	settleKind = 3
 	commonKind = 4 // added to others: one op is about a lease, the others are as in a simple request
-	choiceKind = 8 // some ops are alternatives
+	choiceKind = 8 // some ops are alternatives, and the request is not simple
 	opsUnit    = 16
 )
 
@@ -58,6 +58,9 @@ type call struct {
 	salt     []byte
 	holders  []string // of leases
 
+	orders     []uint8 // by request with alternatives: how many ops it has, and their order; 0 if it is the request's
+	ordersRead int     // how much of that the answers have taken
+
 	calendars bool          // some limit has windows of the calendar, by the server's clock
 	guess     limit.Instant // what that clock may show
 
@@ -81,9 +84,10 @@ type sentLimit struct {
 // Flags of a slice, as script/constants.lua has them.
 const (
 	flagZSet    = 1
-	flagOthers  = 2 // some limits are no fixed windows
-	flagNumbers = 4 // INCRBY counts as well, in windows that are numbers
-	flagFull    = 8 // Redis has declined the call once. What is there is decided all the same.
+	flagOthers  = 2  // some limits are no fixed windows
+	flagNumbers = 4  // INCRBY counts as well, in windows that are numbers
+	flagFull    = 8  // Redis has declined the call once. What is there is decided all the same.
+	flagChoices = 16 // for the common script: some requests have alternatives
 )
 
 // headerSize is that of what a blob begins with: flags and two counts.
@@ -101,7 +105,7 @@ func (c *call) reset(layout *layoutRow) {
 	*c = call{
 		layout: layout,
 		index:  c.index, keyText: c.keyText[:0], keyEnds: c.keyEnds[:0], keys: c.keys[:0],
-		usedBy: c.usedBy[:0], limits: c.limits[:0], holders: c.holders[:0],
+		usedBy: c.usedBy[:0], limits: c.limits[:0], holders: c.holders[:0], orders: c.orders[:0],
 		blob: append(c.blob[:0], make([]byte, headerSize)...), salt: c.salt[:0], args: c.args[:0],
 	}
 }
@@ -123,6 +127,10 @@ func (c *call) setKind(n, kind int) {
 
 // addOps adds the ops of the request begun last, or of a part of it.
 func (c *call) addOps(k *keys, ops []limit.Op) {
+	alternatives := limit.HasAlternatives(ops)
+	if alternatives && c.addMarked(k, ops) {
+		return
+	}
 	leased, simple := 0, true
 	for i := range ops {
 		key := c.key(k, &ops[i])
@@ -146,8 +154,9 @@ func (c *call) addOps(k *keys, ops []limit.Op) {
 		for i := range ops {
 			c.blob = appendFloat(c.blob, float64(ops[i].AsOf))
 		}
-	case limit.HasAlternatives(ops):
+	case alternatives:
 		c.setKind(len(ops), choiceKind)
+		c.unmarked()
 		for i := range ops {
 			c.blob = appendFloat(c.blob, float64(setUnit*int(ops[i].Choice.Set)+int(ops[i].Choice.Group)))
 		}
@@ -331,6 +340,9 @@ func (c *call) choose() float64 {
 		}
 	}
 	c.script = c.layout.common
+	if len(c.orders) > 0 {
+		flags += flagChoices
+	}
 	return flags + others
 }
 
@@ -420,6 +432,7 @@ func (r *reader) number() int64 {
 
 // read begins to take the reply apart.
 func (c *call) read() reader {
+	c.ordersRead = 0
 	r := reader{s: c.reply, ok: true}
 	if c.err == nil {
 		c.clock = limit.Instant(r.number())
@@ -431,6 +444,7 @@ func (c *call) read() reader {
 // outcomes and has the request's instant, and the instants charged into charged
 // if that is not nil. op returns the op of an outcome.
 func (c *call) verdict(r *reader, v *limit.Verdict, charged []limit.Instant, op func(i int) *limit.Op) {
+	order := c.nextOrder(v, op)
 	status := r.number()
 	switch {
 	case status > 1:
@@ -444,6 +458,9 @@ func (c *call) verdict(r *reader, v *limit.Verdict, charged []limit.Instant, op 
 	last := len(v.Outcomes) - 1
 	settles := op(last).AsOf != 0
 	for i := range v.Outcomes {
+		if len(order) > 0 {
+			i = int(order[i])
+		}
 		if settles && (i > 0 || last == 0) {
 			v.Outcomes[i] = limit.Outcome{Admitted: true, Taken: r.number(), Remaining: r.number(),
 				Reset: time.Duration(r.number()) * time.Microsecond}
@@ -457,7 +474,7 @@ func (c *call) verdict(r *reader, v *limit.Verdict, charged []limit.Instant, op 
 		if settles {
 			out.Taken = r.number()
 		}
-		if o.Alternative() {
+		if o.Alternative() && c.script == c.layout.full {
 			out.Chosen = r.number() == 1
 		}
 		if !out.Admitted && o.Overflows() {
@@ -466,6 +483,9 @@ func (c *call) verdict(r *reader, v *limit.Verdict, charged []limit.Instant, op 
 		if charged != nil {
 			charged[i] = at
 		}
+	}
+	if v.Admitted && c.script != c.layout.full {
+		choose(v, order, op)
 	}
 	if !r.ok || status < 0 {
 		v.Err = errBadReply

@@ -19,11 +19,19 @@ func TestCallsChooseTheScript(t *testing.T) {
 	fixed := op("fixed", limit.Spec{Algorithm: limit.FixedWindow})
 	saturating := op("saturating", limit.Spec{Algorithm: limit.FixedWindow, Overflow: limit.Saturate})
 	owing := op("owing", limit.Spec{Algorithm: limit.FixedWindow, Overflow: limit.Debt})
+	more := op("more", limit.Spec{Algorithm: limit.FixedWindow})
 	sliding := op("sliding", limit.Spec{Algorithm: limit.SlidingWindow})
 	saturatingSliding := op("saturatingSliding", limit.Spec{Algorithm: limit.SlidingWindow, Overflow: limit.Saturate})
 	bucket := op("bucket", limit.Spec{Algorithm: limit.TokenBucket})
 	log := op("log", limit.Spec{Algorithm: limit.SlidingLog})
 	lease := op("lease", limit.Spec{Algorithm: limit.Concurrency})
+	one := func(of ...limit.Op) (ops []limit.Op) {
+		for i, op := range of {
+			op.Choice = limit.Choice{Set: 1, Group: uint8(i)}
+			ops = append(ops, op)
+		}
+		return ops
+	}
 	for _, layout := range []Layout{List, ZSet} {
 		conf := DefaultConfig()
 		conf.Layout = layout
@@ -45,6 +53,15 @@ func TestCallsChooseTheScript(t *testing.T) {
 			"a log":                           {[]limit.Op{fixed, log}, script.Full, 0},
 			"a lease":                         {[]limit.Op{lease}, script.Full, 0},
 			"two ops under a key":             {[]limit.Op{fixed, fixed}, script.Full, 0},
+
+			"one of fixed windows":          {one(fixed, saturating), script.Common, flagChoices},
+			"one of windows and buckets":    {one(saturatingSliding, bucket), script.Common, flagOthers + flagChoices},
+			"one of two and a fixed window": {append(one(fixed, saturating), more), script.Common, flagChoices},
+			"one with debt or another":      {one(owing, fixed), script.Full, 0},
+			"one with a log or another":     {one(fixed, log), script.Full, 0},
+			"one with a lease or another":   {one(lease, fixed), script.Full, 0},
+			"one of two under a key":        {one(fixed, fixed), script.Full, 0},
+			"one of two, and the first":     {append(one(fixed, saturating), fixed), script.Full, 0},
 		} {
 			call := p.newCall(&scratch{})
 			call.add(-1, len(c.ops))

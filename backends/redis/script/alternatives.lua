@@ -1,8 +1,8 @@
 -- ALTERNATIVES: ops of which one group is charged (limit/alternatives.go).
 --   saved           what there is under the keys of ops: states, and logs
 --   restore         puts back what was saved, and takes back what ops have done to leases
---   alternatives    the groups of ops that are alternatives, in the order in which they are tried; choices has the choice
---                   of each op, 0 for none
+--   alternatives    the groups of ops that are alternatives, in the order in which they are tried. choices has the
+--                   choice of each op, 0 for none, or is false if the bits of ops say it
 --   choose          tries the groups after the ops that are none. It records what is chosen with them, fills all
 --                   outcomes, and returns whether the request is admitted: if not, the caller takes back what it did
 --   chosen_before   marks the groups of a request that was granted before
@@ -32,14 +32,16 @@ local function restore(old_states, old_logs)
 end
 
 local function alternatives(ops, choices)
-  local groups, by_choice = {}, {}
+  local groups, by_choice, marked = {}, {}, SETS
   for i = 1, #ops do
-    local op, choice = ops[i], choices[i]
+    local op, mark = ops[i], ops[i][BITS] % EACH
+    local choice = choices and choices[i] or mark >= MARKED and marked or 0
+    marked = marked + (mark >= ENDS_SET and SETS or mark >= ENDS_GROUP and 1 or 0)
     if choice > 0 then
       local group = by_choice[choice]
       if not group then
-        group = {}
-        group.choice, group.among, group.ops = choice, floor(choice / SETS), {}
+        group = {choice = choice, among = floor(choice / SETS)}
+        group.ops = {}
         by_choice[choice] = group
         groups[#groups + 1] = group
       end
@@ -54,7 +56,7 @@ end
 -- has_room says whether all ops have room that are no shadows.
 local function has_room(ops)
   for i = 1, #ops do
-    if not ops[i][OK] and ops[i][BITS] % EACH < SHADOW then return false end
+    if not ops[i][OK] and ops[i][BITS] % MARKED < SHADOW then return false end
   end
   return true
 end
@@ -78,12 +80,11 @@ local function attempt(ops, now, old_states, old_logs)
 end
 
 local function choose(ops, now, groups, old_states, old_logs)
-  local taken, always = {}, {}
+  local always, chosen, missing = {}, {}, {}
   for i = 1, #ops do
     if not ops[i][CHOICE] then always[#always + 1] = ops[i] end
   end
-  add(taken, always)
-  local chosen, missing = {}, {}
+  local taken = always
   for g = 1, #groups do
     local group = groups[g]
     if not chosen[group.among] then

@@ -1,7 +1,8 @@
 -- COMMON: decides a slice of simple requests, whose limits are fixed and sliding windows and token buckets. Only fixed
--- windows may take something of a cost without room, and no more than there is (BELOW is 0). Where it meets anything
--- else, such as a key of another type or a clock that has stepped back, it has written nothing, and returns ''. Then
--- the caller sends the slice to full.lua, which decides everything.
+-- windows may take something of a cost without room, and no more than there is (BELOW is 0). Some ops may be
+-- alternatives (limit/alternatives.go): the caller sees from the outcomes which of them are chosen. Where the script
+-- meets anything else, such as a key of another type or a clock that has stepped back, it has written nothing, and
+-- returns ''. Then the caller sends the slice to full.lua, which decides everything.
 --
 -- Functions are made anew in every run, and so are the variables that they use. So this script makes none for fixed
 -- windows, and two for others.
@@ -11,6 +12,7 @@
 
 local others = input[FLAGS] % (2 * FLAG_OTHERS) >= FLAG_OTHERS
 local numbers = input[FLAGS] % (2 * FLAG_NUMBERS) >= FLAG_NUMBERS
+local choices = input[FLAGS] >= FLAG_CHOICES
 
 local weigh, rest_for
 if others then
@@ -46,7 +48,9 @@ end
 
 local out, filled = {clock}, 1
 local injected = false -- some request brings its instant
-local room = {} -- of a request that is refused, by op: whether it had room
+local room = {} -- of a request with a second round, by op: whether it had room and is not charged for that
+local fits = true -- whether all have room so far: of a group of alternatives, or of the ops that are none
+local chosen, from = false, 0 -- whether a group before this one in its set had room; where this one begins
 local changed = {} -- of a request, in fives: keys, and their figures before
 local p = FIRST_REQUEST
 for _ = 1, input[REQUESTS] do
@@ -58,9 +62,10 @@ for _ = 1, input[REQUESTS] do
   local first = p + REQUEST_HEAD
   local last = first + (input[p + 1] - SIMPLE) / OPS * OP_SIZE - OP_SIZE
   local status, one_op = filled + 1, first == last
-  -- No op bears on another. If some had room in a request that is refused, its changes are undone, and a second round
-  -- records what is charged all the same, and has the other ops ask what is left.
-  local again = false
+  -- No op bears on another. If some had room in a request that is refused, or in a group of alternatives that has no
+  -- room (then undo is set), all changes are undone. A second round (again) records what is charged all the same, and
+  -- has these ops ask what is left. So do, in any round, the alternatives behind the chosen one.
+  local again, wary, undo = false, choices, false
   while true do
     local admitted, changes = true, 0
     filled = status
@@ -70,8 +75,12 @@ for _ = 1, input[REQUESTS] do
       local k = (code - bits) / OP_BITS
       local at, n, m = at_of[k], n_of[k], nil
       if at > now then return '' end
-      if numbers and (one_op or bits >= EACH) then alone[k] = true end
-      if again and bits < EACH and room[i] then cost = 0 end
+      if numbers and (one_op and bits < MARKED or bits >= EACH) then alone[k] = true end
+      local asks
+      if wary then
+        asks = chosen or again and bits < EACH and room[i]
+        if asks then cost = 0 end
+      end
       local want, cap, win = cost > 1 and cost or 1, input[l + CAPACITY], input[l + WINDOW]
       local start = now - now % win
       local ends = start + win
@@ -92,13 +101,14 @@ for _ = 1, input[REQUESTS] do
         end
       end
       if not ok then
-        if again and bits < EACH and room[i] then
-          ok = true -- it had room; it gives back, and so it may wait for a unit
+        if asks then
+          ok = true -- it had room, or nobody looks. If it gives back, it may wait for a unit
+          if input[i + OP_COST] >= 0 then retry = 0 end
         else
           if left > 0 and input[l + BELOW] == 0 then -- a fixed window: it takes what there is
             records, at, n = true, start, cap
           end
-          if bits % EACH < SHADOW then admitted = false end
+          if bits % MARKED < SHADOW then fits = false end
         end
       end
       if records then
@@ -117,15 +127,31 @@ for _ = 1, input[REQUESTS] do
       end
       local charged = now
       --@include answer.lua
+      if wary and bits >= ENDS_GROUP and bits < EACH then
+        if from < first then from = first end
+        if fits then
+          chosen = true
+        else
+          for j = from, i, OP_SIZE do room[j] = true end -- if it had
+          undo = undo or from < i -- of a single op nothing is recorded
+        end
+        fits, from = true, i + OP_SIZE
+        if bits >= ENDS_SET then
+          admitted = admitted and chosen
+          chosen = false
+        end
+      end
     end
+    if not fits then admitted, fits = false, true end
     out[status] = admitted and 1 or 0
-    if admitted or one_op or again then break end
+    if admitted and not undo or one_op or again then break end
     local o = status
     for i = first, last, OP_SIZE do
-      room[i] = out[o + 1] >= 0
+      room[i] = out[o + 1] >= 0 and (not admitted or room[i])
       again = again or room[i]
       o = o + (out[o + 2] < 0 and 4 or 2)
     end
+    wary = true
     if not again then break end
     for i = 1, changes, 5 do
       local k = changed[i]

@@ -17,24 +17,30 @@ FLAG_ZSET = 1                      -- layout=zset: instants in whole millisecond
 FLAG_OTHERS = 2                    -- some limits are no fixed windows
 FLAG_NUMBERS = 4                   -- INCRBY counts as well, in windows that are numbers
 FLAG_FULL = 8                      -- the server has said that it is full, and there is one request
+FLAG_CHOICES = 16                  -- for the common script: some requests have alternatives
 
 -- A request: its instant (negative: the server's clock), and OPS * its number of ops + its kind. Then its ops.
 OPS = 16
-SIMPLE = 1                         -- windows and buckets only, each under a key of its own
+SIMPLE = 1                         -- windows and buckets only, each under a key of its own; maybe with alternatives
 REFUND = 2                         -- gives back what another part of the request took; after the ops: as of when each
 SETTLEMENT = 3                     -- see limit/settle.go; after the ops: as of when each
 WITH_LEASE = 4                     -- added: one op is about a lease, the others are as in a simple request
-ALTERNATIVES = 8                   -- some ops are alternatives; after the ops: SETS * the set of each + its group, or 0
+ALTERNATIVES = 8                   -- some ops are alternatives, of which some share a key or are no windows or buckets;
+                                   -- after the ops: SETS * the set of each + its group, or 0
 SETS = 256
 REQUEST_HEAD = 2
 
--- An op of the blob: OP_BITS * its key + bits, its cost, its limit (from 0).
+-- An op of the blob: OP_BITS * its key + bits, its cost, its limit (from 0). The alternatives of a simple request come
+-- first, by their sets and groups. No alternative has the bit EACH.
 OP_SIZE = 3
 OP_COST = 1
 OP_LIMIT = 2
-OP_BITS = 8
+OP_BITS = 16
 SHADOW = 1                         -- bit: it refuses nothing
-EACH = 2                           -- bit: it is charged whatever becomes of its request
+MARKED = 2                         -- bits: an alternative of a simple request is added this, or
+ENDS_GROUP = 4                     -- this if it is the last of its group, or
+ENDS_SET = 6                       -- this if it is the last of its set
+EACH = 8                           -- bit: it is charged whatever becomes of its request
 KEYS_HELD = 1048576                -- a key has added so many times the key of the reservations that hold it back
 
 -- A limit of the blob: its algorithm, then
@@ -83,7 +89,7 @@ LEFT = 2                           -- what remains; without room, what an overfl
 RETRY = 3
 RESET = 4
 CHARGED = 5                        -- the instant that it was charged at
--- Of requests that are neither simple nor common, an op is its outcome and:
+-- Of other requests, and of alternatives, an op is its outcome and:
 BITS = 6
 KEY = 7
 NUMBER = 8                         -- in the slice

@@ -13,6 +13,8 @@
 //   - how states are read and written: states.lua, state_read.lua, state_write.lua, log_view.lua, log_write.lua,
 //     lease_view.lua; go test ./backends/redis
 //   - how what a later version has written is recognised: unreadable.lua; go test ./backends/redis -run Later
+//   - alternatives: common.lua, alternatives.lua, after limit/alternatives.go; backends/redis/choices.go; go test
+//     ./backends/redis -run 'Alternatives|TestListLayout'
 //   - debt: debt.lua, debt_windows.lua; go test ./backends/redis
 //   - reservations, refunds: reserved.lua, settlement.lua, refund.lua, log_refund.lua; go test ./backends/redis
 //   - how scripts are put together: script.go; go test ./backends/redis/script

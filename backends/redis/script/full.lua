@@ -80,7 +80,8 @@ for _ = 1, input[REQUESTS] do
   -- clock.
   since = now < precise and now or precise
   p = p + REQUEST_HEAD
-  if kind == SIMPLE then
+  local mark = input[p] % EACH -- alternatives come first
+  if kind == SIMPLE and mark < MARKED then
     simple(now, n, p)
   elseif kind == 0 and n == 1 and input[limits + LIMIT_SIZE * input[p + OP_LIMIT]] == LOG then
     if not one_log then log_machine() end

@@ -1,5 +1,5 @@
--- OPS of requests that are neither simple nor common: of logs, of leases, and of ops that share a key. An op is an
--- outcome and more: see constants.lua.
+-- OPS of requests that are neither simple nor common: of logs, of leases, of ops that share a key, and of alternatives.
+-- An op is an outcome and more: see constants.lua.
 --   load    what is stored under the key of an op, as it counts at an instant; nil for a key of another type
 --   take    decides op alone at instant now, for cost, and records it; returns whether it has room. again: an acquire
 --           whose lease is there is a repetition

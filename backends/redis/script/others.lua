@@ -1,6 +1,6 @@
--- OTHERS: decides requests that are neither simple nor common (limit/decide.go). The text ends the function that makes
--- them: it returns the function for a request of n ops from p of the input, whose ops come after number others in the
--- slice.
+-- OTHERS: decides requests that are neither simple nor common, and simple ones with alternatives (limit/decide.go). The
+-- text ends the function that makes them: it returns the function for a request of n ops from p of the input, whose ops
+-- come after number others in the slice.
 -- uses: input, limits, logs, leases, load, take, ask, gives, give_back, settle, hold_back, commit, answer, out, filled,
 --   saved, restore, alternatives, choose, chosen_before, unpack, floor, max
 
@@ -123,13 +123,13 @@ return function(now, n, p, number, kind)
       return
     end
   end
-  local admitted, groups = true, kind == ALTERNATIVES and alternatives(ops, {unpack(input, p, p + n - 1)})
+  local admitted, after = true, kind > SIMPLE and {unpack(input, p, p + n - 1)}
   if kind == REFUND then
-    admitted = give_back(ops, now, {unpack(input, p, p + n - 1)})
+    admitted = give_back(ops, now, after)
   elseif kind == SETTLEMENT then
-    settle(ops, now, {unpack(input, p, p + n - 1)})
+    settle(ops, now, after)
   else
-    admitted = admit(ops, now, groups)
+    admitted = admit(ops, now, kind > 0 and alternatives(ops, after))
   end
   filled = filled + 1
   out[filled] = admitted and 1 or 0

@@ -1,4 +1,4 @@
--- SIMPLE: requests of windows and buckets, each under a key of its own, so no op bears on another.
+-- SIMPLE: requests of windows and buckets without alternatives, each under a key of its own, so no op bears on another.
 --   simple    decides the n ops from p of the input
 --   outcome   that of the op that was decided last; changed: keys and states that a request has changed, in pairs
 -- uses: input, limits, states, load_state, moved, charge, answer, out, filled, floor
