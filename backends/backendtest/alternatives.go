@@ -24,6 +24,10 @@ func checkAlternatives(e *env) {
 		g := e.generator()
 		g.alternatives = true
 		e.compare(g, 6)
+		if g := e.generator(); g.simple() {
+			g.alternatives, g.distinct = true, true
+			e.compare(g, 6)
+		}
 		if leases {
 			g := e.leaseGenerator()
 			g.alternatives = true

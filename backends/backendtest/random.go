@@ -73,6 +73,20 @@ func (e *env) generator() *generator {
 	return g
 }
 
+// simple keeps keys of windows and buckets, and limits that owe nothing and know no calendar: stores decide those in
+// ways of their own. It returns false if there are none.
+func (g *generator) simple() bool {
+	g.keys = slices.DeleteFunc(g.keys, func(k randomKey) bool { return k.limits[0].Is(limit.Logged) })
+	for i := range g.keys {
+		k := &g.keys[i]
+		k.limits = slices.DeleteFunc(k.limits, func(l *limit.Limit) bool {
+			return l.Overflow() == limit.Debt || l.Spec().Calendar
+		})
+	}
+	g.keys = slices.DeleteFunc(g.keys, func(k randomKey) bool { return len(k.limits) == 0 })
+	return len(g.keys) > 0
+}
+
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 // Windows of calendars, and zones, of which one has its day of 23 hours in spring and
