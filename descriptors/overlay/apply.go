@@ -107,7 +107,13 @@ func (l *layer) rule(r *descriptors.RuleSpec, own []*Entry, path string) {
 		if e.Choose != "" {
 			r.Choose, r.Prefer = e.Choose, e.Prefer
 		}
+		if len(e.RequestHeaders) > 0 {
+			r.RequestHeaders = e.RequestHeaders
+		}
 		for i := range r.Limits {
+			if e.WarnAt > 0 && !r.Limits[i].Unlimited {
+				r.Limits[i].WarnAt = e.WarnAt
+			}
 			err := l.limit(&r.Limits[i], e)
 			if err == nil && e.Overflow != descriptors.OverflowDefault {
 				r.Overflow, r.MaxDebt = e.Overflow, e.MaxDebt

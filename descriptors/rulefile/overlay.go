@@ -14,7 +14,8 @@ var (
 	levelOverlayFile = &keyLevel{"an overlay's top level", []string{"overlay"}}
 	levelOverlay     = &keyLevel{"an entry of overlay", []string{
 		"domain", "rule", "algorithm", "window", "unit_multiplier", "calendar", "time_zone", "burst", "overflow", "max_debt",
-		"local_share", "max_keys", "reserve", "choose", "prefer", "on_backend_error", "on_overload",
+		"local_share", "max_keys", "reserve", "choose", "prefer", "warn_at",
+		"request_headers", "on_backend_error", "on_overload",
 	}}
 )
 
@@ -57,6 +58,9 @@ type OverlayEntry struct {
 	// Choose and Prefer are as in descriptors.Rule; without Choose both stay as they are.
 	Choose string
 	Prefer int64
+	// WarnAt is that of all limits of the rule, and RequestHeaders are those of the rule.
+	WarnAt         int64
+	RequestHeaders []descriptors.Header
 
 	OnBackendError descriptors.FailurePolicy
 	OnOverload     descriptors.FailurePolicy
@@ -143,6 +147,11 @@ func (l *loader) overlayEntry(n *yaml.Node, f fields) OverlayEntry {
 	e.Reserve = l.reserve(f, nil)
 	if e.Choose, e.Prefer = l.choice(f, nil); e.Choose == "" && e.Prefer != 0 {
 		l.errorf(f.get("prefer"), nil, "prefer needs choose in the same entry")
+	}
+	e.WarnAt = l.warnAt(f, nil)
+	e.RequestHeaders = l.headers(f.get("request_headers"), nil, "request_headers", new(descriptors.Fields))
+	if len(e.RequestHeaders) > 0 && e.WarnAt == 0 {
+		l.errorf(f.get("request_headers"), nil, "request_headers needs warn_at in the same entry: it says from when on")
 	}
 	l.failures(f, nil, &e.OnBackendError, &e.OnOverload)
 	return e
