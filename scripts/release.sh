@@ -125,7 +125,7 @@ image() {
 go -C tools/sbom build -o "$work/sbom" .
 LINK='-s -w'
 programs headgate "$PLATFORMS" "" ./cmd/headgate
-LINK='-s -w -funcalign=8' # a hundredth smaller
+LINK='-s -w -funcalign=4' # a hundredth smaller
 programs headgate-rlsonly "$PLATFORMS" rlsonly,grpcnotrace,nethttpomithttp2 ./cmd/headgate
 LINK='-s -w'
 programs notify "$PLATFORMS" "" ./cmd/notify-gateway ./cmd/notify-sender

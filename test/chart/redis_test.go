@@ -93,7 +93,7 @@ const allAlgorithms = `domain: all
 descriptors:
   - {key: fixed_window, limits: [{algorithm: fixed_window, limit: 2, window: 24h}]}
   - {key: sliding_window, limits: [{algorithm: sliding_window, limit: 2, window: 24h}]}
-  - {key: token_bucket, limits: [{algorithm: token_bucket, rate: 2/24h, burst: 2}]}
+  - {key: token_bucket, limits: [{algorithm: token_bucket, rate: 2/20h, burst: 2}]}
   - {key: sliding_log, limits: [{algorithm: sliding_log, limit: 2, window: 24h}]}
   - {key: concurrency, concurrency: [{threshold: 2, response: {statusCode: 429}}]}
 `

@@ -23,12 +23,12 @@ descriptors:
 - key: key
   value: bucket
   limits:
-  - {name: bucket, algorithm: token_bucket, rate: 3/day}
+  - {name: bucket, algorithm: token_bucket, rate: 3/20h}
   - {name: log, algorithm: sliding_log, limit: 5, window: 24h}
 - key: key
   value: log
   limits:
-  - {name: bucket, algorithm: token_bucket, rate: 5/day}
+  - {name: bucket, algorithm: token_bucket, rate: 5/20h}
   - {name: log, algorithm: sliding_log, limit: 3, window: 24h}
 - key: key
   value: window
@@ -37,7 +37,7 @@ descriptors:
   value: watched
   limits:
   - {name: watched, algorithm: sliding_log, limit: 1, window: 24h, shadow: true}
-  - {name: bound, algorithm: token_bucket, rate: 4/day}
+  - {name: bound, algorithm: token_bucket, rate: 4/20h}
 - {key: key, value: mode, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 1}}
 - {key: key, value: refill, limits: [{name: refill, algorithm: token_bucket, rate: 2/s, burst: 1}]}
 - {key: key, value: hits, limits: [{name: hits, algorithm: sliding_log, limit: 10, window: 24h}]}

@@ -91,7 +91,7 @@ func TestWhatASmallProgramHas(t *testing.T) {
 // A release links it with rlsLink.
 const (
 	rlsTags = "rlsonly,grpcnotrace,nethttpomithttp2"
-	rlsLink = "-s -w -funcalign=8"
+	rlsLink = "-s -w -funcalign=4"
 )
 
 // TestProgramForRateLimitsOnly: with its tags the program has no SQL, no slots and no commands for databases, and
