@@ -362,6 +362,24 @@ func TestRefundsOfCandidates(t *testing.T) {
 	}
 }
 
+// What is reported as done names whom it was done by: each is charged, and what is left of one that lacks room.
+func TestWorkThatIsDoneChoosesNobody(t *testing.T) {
+	h := setup(t, chooseRules)
+	report := func() *Response {
+		resp := new(Response)
+		h.Decide(t.Context(), []*Request{{Domain: "d", Reports: true,
+			Descriptors: []Descriptor{desc("to=openai").withHits(1), desc("to=quota").withHits(5)}}}, []*Response{resp})
+		return resp
+	}
+	if r := report(); r.Err != nil || chosen(t, r) != "" {
+		t.Errorf("%s, chosen %q", summary(r), chosen(t, r))
+	}
+	h.wantLeft("to=openai", "1")
+	h.wantLeft("to=quota", "0")
+	report()
+	h.wantLeft("to=openai", "0")
+}
+
 // calls returns the group of a descriptor's counters.
 func (h *harness) calls(d Descriptor) string {
 	var m descriptors.Match
