@@ -378,9 +378,12 @@ func (c *Caps) CheckRequest(req *limit.Request) error {
 
 // Together reports whether the counters of two groups can be alternatives in one request.
 func (c *Caps) Together(group, other string) bool {
+	if c.Atomicity == Whole {
+		return true
+	}
 	of, _ := limit.Partition(group)
 	with, _ := limit.Partition(other)
-	return c.Atomicity == Whole || of == with
+	return of == with
 }
 
 // checkAlternatives reports why a request with alternatives cannot be decided in one step, or nil.

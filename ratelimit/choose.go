@@ -47,7 +47,7 @@ func (c *Call) findChoices() {
 	}
 }
 
-// choiceOf returns the choice of a name, which it makes if there is none.
+// choiceOf returns the choice of a name. It makes one if the call has none yet.
 func (c *Call) choiceOf(name string) *choice {
 	for n := range c.choices {
 		if c.choices[n].name == name {
@@ -126,7 +126,7 @@ func (c *Call) opsOf(i, decided int) (from, to int) {
 // choose notes which candidate won each choice, as the verdict says.
 func (c *Call) choose(ch *choice) {
 	switch {
-	case c.cause != nil && ch.winner != none: // see favour
+	case ch.winner != none: // see favour
 	case ch.spare == none && ch.free != none:
 		ch.winner = ch.free
 	case ch.spare != none && c.Verdict.Outcomes[ch.spare].Chosen:
@@ -160,14 +160,13 @@ func (c *Call) concludeChoice(ch *choice) (refuses *Decision) {
 	return refuses
 }
 
-// passOver has the outcomes say which candidates are not charged because another one is, or would be.
+// passOver has the outcomes say which candidates are not charged because another one is, or would be. Those that a
+// failure policy has answered keep that outcome.
 func (c *Call) passOver(ch *choice) {
-	if c.cause != nil {
-		return
-	}
 	for _, i := range ch.candidates {
-		if d := &c.Decisions[i]; i != ch.winner && (d.status.OverLimit || ch.winner != none) {
-			d.Outcome = OutcomeNotChosen
+		d := &c.Decisions[i]
+		if i != ch.winner && d.Cause == nil && (d.status.OverLimit || ch.winner != none) {
+			d.Outcome, d.Near = OutcomeNotChosen, nil
 		}
 	}
 }
@@ -196,7 +195,7 @@ func (c *Call) favour(ch *choice) {
 	}
 }
 
-// chosen returns the last value of the winner of each choice, by the choice's name; nil if there is none.
+// chosen returns the last value of each winner's descriptor, by the choice's name; nil if no choice has a winner.
 func (c *Call) chosen() (values map[string]string) {
 	if c.Response.OverLimit || c.Response.Err != nil {
 		return nil

@@ -280,6 +280,9 @@ func TestCandidatesWhileTheStoreFails(t *testing.T) {
 	h.be.err = errors.New("away")
 	h.wantChosen(h.ask(desc("to=here"), desc("to=closed")), "OK", "model=here")
 	h.wantChosen(h.ask(desc("to=here"), desc("to=closed")), "OK", "model=closed")
+	if n := h.counts.count("d/to_here not_chosen"); n != 1 {
+		t.Errorf("here was passed over %d times, want 1", n)
+	}
 	h.wantChosen(h.ask(desc("to=here"), desc("to=closed")), "OVER", "")
 }
 

@@ -52,7 +52,7 @@ func tellInside(_ *Batch, c *Call) {
 	in := c.Response.inside()
 	in.Reserved, in.Chosen = c.units, c.chosen()
 	for i := range c.Decisions {
-		if d := &c.Decisions[i]; in.Near == "" && d.Near != nil && d.Outcome != OutcomeNotChosen {
+		if d := &c.Decisions[i]; in.Near == "" && d.Near != nil {
 			in.Near = d.Near.Name
 		}
 	}

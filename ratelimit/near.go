@@ -37,7 +37,7 @@ func (c *Call) nearlyUsed(d *Decision) *LimitView {
 func tellNear(b *Batch, c *Call) {
 	for i := range c.Decisions {
 		d := &c.Decisions[i]
-		if d.Near == nil || d.Outcome == OutcomeNotChosen {
+		if d.Near == nil {
 			continue
 		}
 		if len(d.Near.near) > 0 {

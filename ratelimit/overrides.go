@@ -107,7 +107,6 @@ func newOverrideView(o Override, conf *Config) (*ruleView, error) {
 		// bring different limits for the same descriptor.
 		KeyPart: "o:" + window.String(),
 	}, conf)}
-	v.limits[0].reported = reportedOf(l, conf)
 	v.limits[0].Name = "override"
 	v.limits[0].refused = conf.Encoder.AppendText(nil, "rule", "override")
 	v.series = conf.Metrics.override()

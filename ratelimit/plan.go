@@ -153,8 +153,8 @@ func (c *Call) addOps(b *Batch, i int, replacing bool) *Error {
 		c.views = append(c.views, lv)
 		c.Ops = append(c.Ops, limit.Op{})
 		b.engine.conf.setOp(&c.Ops[len(c.Ops)-1], p.view, lv, p.match.Group, cost, named)
-		if c.Request.Reports && lv.reported != nil && cost > 0 {
-			c.Ops[len(c.Ops)-1].Limit, c.Ops[len(c.Ops)-1].Each = lv.reported, true
+		if c.Request.Reports && cost > 0 {
+			b.engine.conf.chargeDone(&c.Ops[len(c.Ops)-1])
 		}
 		if lv.inFlight != nil {
 			if c.Request.NoLease && cost > 0 {
@@ -179,6 +179,17 @@ func (conf *Config) setOp(op *limit.Op, v *ruleView, lv *LimitView, group string
 	// Quota mode is settled after the fact, in answer.
 	op.Shadow = lv.Shadow || v.quota || conf.ShadowMode
 	op.Each = v.each || named && lv.Limit.Overflow() != limit.Refuse
+}
+
+// chargeDone has op charge work that is done, whatever becomes of others: a limit that refuses takes what is left, where
+// the backend keeps such a limit.
+func (conf *Config) chargeDone(op *limit.Op) {
+	if op.Limit.Overflow() != limit.Refuse {
+		return
+	}
+	if with, err := op.Limit.WithOverflow(limit.Saturate, 0); err == nil && conf.Caps.Check(with) == nil {
+		op.Limit, op.Each = with, true
+	}
 }
 
 // replaced reports whether a rule that applies replaces limits called name.

@@ -118,10 +118,9 @@ func (p *policyViews) derive(f policies.Figures) *ruleView {
 		l = with
 	}
 	v := &ruleView{rule: p.own.rule, each: p.own.each, onError: p.own.onError, onOverload: p.own.onOverload,
-		quota: p.own.quota, meta: p.own.meta, series: p.own.series, keys: p.own.keys, warns: p.own.warns}
+		quota: p.own.quota, meta: p.own.meta, series: p.own.series, keys: p.own.keys}
 	lv := *own
 	lv.warnLeft = warnLeft(l, lv.warnAt)
-	lv.reported = reportedOf(l, p.conf)
 	lv.Limit, lv.keyPart = l, l.Algorithm().KeyLetter()+own.keyPart[1:]
 	lv.wide = wideness(l)
 	lv.current = p.conf.Encoder.Limit(lv.label, l, p.conf.UnitMultipliers)

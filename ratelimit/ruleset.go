@@ -61,8 +61,6 @@ type LimitView struct {
 	Shadow  bool // it counts, and refuses nothing
 	// reserved: requests reserve units of it.
 	reserved bool
-	// reported is Limit for the costs of work that is done, where that is another one: see reportDefaults.
-	reported *limit.Limit
 	warnAt   int64  // in percent, 0 if the limit has none
 	warnLeft int64  // see warnLeft
 	near     []byte // encoded metadata of a limit that is nearly used up
@@ -108,8 +106,7 @@ func newRuleset(set *descriptors.Set, old *ruleset, conf *Config) (rs *ruleset, 
 	for _, r := range gone {
 		views = append(views, old.views[r.ID])
 	}
-	w := &viewer{conf, overflowDefaults{}, monthDefaults{}, shareDefaults{}, rs.derived, cmp.Or(old, &ruleset{}).budgets,
-		reportDefaults{}}
+	w := &viewer{conf, overflowDefaults{}, monthDefaults{}, shareDefaults{}, rs.derived, cmp.Or(old, &ruleset{}).budgets}
 	for _, r := range added {
 		rs.views[r.ID] = w.view(r)
 	}
@@ -158,7 +155,6 @@ type viewer struct {
 	shares    shareDefaults
 	derived   *policyCache
 	budgets   map[ruleLabel]*keyBudget // of the rules before
-	reports   reportDefaults
 }
 
 func (w *viewer) view(r *descriptors.Rule) *ruleView {
@@ -225,7 +221,6 @@ func (w *viewer) limits(v *ruleView) {
 			rl.Limit = w.shares.get(rl.Limit)
 		}
 		v.limits[i] = newLimitView(r, &rl, conf)
-		v.limits[i].reported = w.reports.get(rl.Limit, conf)
 	}
 	if r.Concurrency != nil {
 		v.limits = append(v.limits, newInFlightView(r, conf))
@@ -267,29 +262,6 @@ func (d shareDefaults) get(l *limit.Limit) *limit.Limit {
 		d[l] = l.WithShare(limit.AutoShare)
 	}
 	return d[l]
-}
-
-// reportDefaults has limits that refuse, as those that take what is left: what is reported is done, and must not leave
-// the counter as it was. It has nil for others, and where the backend keeps no such limit.
-type reportDefaults map[*limit.Limit]*limit.Limit
-
-func (d reportDefaults) get(l *limit.Limit, conf *Config) *limit.Limit {
-	other, known := d[l]
-	if !known {
-		other = reportedOf(l, conf)
-		d[l] = other
-	}
-	return other
-}
-
-func reportedOf(l *limit.Limit, conf *Config) *limit.Limit {
-	if l.Overflow() != limit.Refuse {
-		return nil
-	}
-	if with, err := l.WithOverflow(limit.Saturate, 0); err == nil && conf.Caps.Check(with) == nil {
-		return with
-	}
-	return nil
 }
 
 // overflowDefaults has the limits of rules that do not say what becomes of a cost
