@@ -25,7 +25,7 @@ type engine struct {
 	refusals  background.LogLimit
 	failures  background.LogLimits
 	warnings  background.LogLimit // of limits that are nearly used up
-	warned    warnedKeys
+	warned    *warnedKeys
 	later     laterNote
 	unknown   minutely // domains in the log
 	unmatched minutely // shapes in the log

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"hash/maphash"
 	"math/bits"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
@@ -21,30 +20,22 @@ const (
 	costSpan = time.Minute
 )
 
-// A costTable has the figures of keys, in a fixed number of slots. A key that finds its slot
-// taken takes it over: it was used last.
+// A costTable has the figures of keys, as [figure.pack] writes them.
 type costTable struct {
 	seed  maphash.Seed
-	slots [costSlots]atomic.Uint64 // 24 bits of the key's hash, and its figure as [figure.pack] has it
+	slots keySlots
 }
 
-const (
-	costSlots  = 1 << 15 // 256 KiB
-	figureBits = 40
-)
+const costSlots = 1 << 15 // 256 KiB
 
-func newCostTable() *costTable { return &costTable{seed: maphash.MakeSeed()} }
-
-// slot returns the slot of a key and the bits of its hash that tell it from others there.
-func (t *costTable) slot(group string) (slot *atomic.Uint64, tag uint64) {
-	h := maphash.String(t.seed, group)
-	return &t.slots[h%costSlots], h >> figureBits << figureBits
+func newCostTable() *costTable {
+	return &costTable{seed: maphash.MakeSeed(), slots: make(keySlots, costSlots)}
 }
 
 // get returns how many units a key's figure has, 0 if it is the rule's default.
 func (t *costTable) get(group string) int64 {
-	slot, tag := t.slot(group)
-	if v := slot.Load(); v>>figureBits<<figureBits == tag {
+	slot, tag := t.slots.slot(maphash.String(t.seed, group))
+	if v, ok := kept(slot.Load(), tag); ok {
 		return unpackFigure(v).units
 	}
 	return 0
@@ -52,12 +43,12 @@ func (t *costTable) get(group string) int64 {
 
 // learn notes what a request of a key has cost. It tries again if another request was faster: a rise must not be lost.
 func (t *costTable) learn(group string, cost int64, r *descriptors.Reserve, now limit.Instant) {
-	slot, tag := t.slot(group)
+	slot, tag := t.slots.slot(maphash.String(t.seed, group))
 	at := int64(now) / int64(time.Second/time.Microsecond)
 	for {
 		old, f := slot.Load(), figure{since: at}
-		if old>>figureBits<<figureBits == tag {
-			f = unpackFigure(old)
+		if v, ok := kept(old, tag); ok {
+			f = unpackFigure(v)
 		}
 		if slot.CompareAndSwap(old, tag|f.after(cost, r, at).pack()) {
 			return

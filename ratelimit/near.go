@@ -3,7 +3,6 @@ package ratelimit
 import (
 	"hash/maphash"
 	"slices"
-	"sync/atomic"
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/kit/metrics"
@@ -77,27 +76,25 @@ func (e *engine) warnNear(b *Batch, c *Call, d *Decision) {
 	}
 }
 
-// warnedKeys are keys that there was a warning about, in a fixed number of slots. A key that finds its slot taken takes
-// it over; then there may be another warning about the one before.
+// warnedKeys have, for each key that was warned about, the second in which its window ends. A key that has lost its
+// slot may be warned about again.
 type warnedKeys struct {
-	slots [warnedSlots]atomic.Uint64 // 24 bits of the key's hash, and the second in which its window ends
+	slots keySlots
+	seed  maphash.Seed
 }
 
-const (
-	warnedSlots = 1 << 12 // 32 KiB
-	warnedBits  = 40
-)
+const warnedSlots = 1 << 12 // 32 KiB
 
-var warnedSeed = maphash.MakeSeed()
+func newWarnedKeys() *warnedKeys {
+	return &warnedKeys{slots: make(keySlots, warnedSlots), seed: maphash.MakeSeed()}
+}
 
 // add notes a key until an instant. It returns false if the key is noted already, for no longer than that.
 func (w *warnedKeys) add(name, group string, now, until limit.Instant) bool {
-	hash := maphash.Comparable(warnedSeed, [2]string{name, group})
-	slot, tag := &w.slots[hash%warnedSlots], hash>>warnedBits<<warnedBits
+	slot, tag := w.slots.slot(maphash.Comparable(w.seed, [2]string{name, group}))
 	second := func(at limit.Instant) uint64 { return uint64(max(int64(at)/1e6, 0)) }
 	old, end := slot.Load(), second(until-1)+1
-	known := old>>warnedBits<<warnedBits == tag
-	if ends := old << (64 - warnedBits) >> (64 - warnedBits); known && second(now) < ends && ends <= end {
+	if ends, ok := kept(old, tag); ok && second(now) < ends && ends <= end {
 		return false
 	}
 	return slot.CompareAndSwap(old, tag|end)

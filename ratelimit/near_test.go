@@ -130,7 +130,7 @@ func TestManyKeysWarn(t *testing.T) {
 
 // A clock that steps back warns again; until then a key warns once, whatever its window's length.
 func TestWarnedKeys(t *testing.T) {
-	w, now := new(warnedKeys), start2026
+	w, now := newWarnedKeys(), start2026
 	for _, c := range []struct {
 		group string
 		at    time.Duration

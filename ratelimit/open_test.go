@@ -99,8 +99,8 @@ func (h *harness) hostile(most int64, oldest bool, clock *atomic.Int64) (reached
 	return reached
 }
 
-// TestTooManyOpenReservations: a window that ends does not make room for those that are open. Who finds too many is
-// over the limit, and is told which one; a reservation that ends makes room.
+// TestTooManyOpenReservations: reservations stay open when their window ends. A request that finds too many is refused,
+// and the answer names the limit. When a reservation ends, the next request passes.
 func TestTooManyOpenReservations(t *testing.T) {
 	for _, match := range []string{"token", "oldest"} {
 		h := setup(t, fmt.Sprintf(openRules, "debt", match, "algorithm: fixed_window, limit: 1000, window: 20s"))

@@ -255,7 +255,7 @@ func TestFiguresFitAWord(t *testing.T) {
 		v := f.pack()
 		got := unpackFigure(v)
 		if got.units < units || got.units > units+units/16 || got.calls != f.calls || got.since != f.since ||
-			v>>figureBits != 0 || got.pack() != v {
+			v>>slotBits != 0 || got.pack() != v {
 			t.Fatalf("%+v becomes %+v", f, got)
 		}
 	}

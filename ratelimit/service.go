@@ -49,7 +49,7 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 	}
 	s := &Service{engine: engine{conf: conf, coverage: NewCoverage()}, readers: readersFor(&conf), admits: admits(&conf)}
 	s.refusals.PerSecond, s.failures.PerSecond = refusalsPerSecond, failuresPerSecond
-	s.warnings.PerSecond = warningsPerSecond
+	s.warnings.PerSecond, s.warned = warningsPerSecond, newWarnedKeys()
 	if conf.LogRefusals > 0 {
 		s.refusals.PerSecond = int64(conf.LogRefusals)
 	}

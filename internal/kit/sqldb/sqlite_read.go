@@ -21,9 +21,9 @@ func readable(path string) bool {
 
 // openSQLiteToRead opens a file that this process may read and not write.
 //
-// SQLite keeps two more files beside one that is written to, and readers need them, too. If the directory cannot be
-// written, and no process has made them, SQLite reads the file only if it is told that the file does not change. So
-// such a connection is closed when the file has changed after all.
+// While a process writes a file, SQLite keeps two more files beside it, which readers need, too. If they do not exist
+// and this process cannot create them, SQLite reads the file only with immutable=1, and then does not notice changes.
+// So such a connection is closed when the file has changed.
 func openSQLiteToRead(db *DB, file string, parameters url.Values, path string, c Config) (err error) {
 	db.ReadOnly = true
 	parameters.Set("mode", "ro")
