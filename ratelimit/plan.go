@@ -181,7 +181,7 @@ func (conf *Config) setOp(op *limit.Op, v *ruleView, lv *LimitView, group string
 	op.Each = v.each || named && lv.Limit.Overflow() != limit.Refuse
 }
 
-// chargeDone has op charge work that is done, whatever becomes of others: a limit that refuses takes what is left, where
+// chargeDone has op charge work that is done, whatever becomes of others: a limit that refuses takes what is left, if
 // the backend keeps such a limit.
 func (conf *Config) chargeDone(op *limit.Op) {
 	if op.Limit.Overflow() != limit.Refuse {
