@@ -38,7 +38,7 @@ type Op struct {
 	// [Request].
 	Choice Choice
 	// AsOf, if it is not zero, makes the op correct what was charged at that instant (or at
-	// [AsLeased]): see settle.go. Such an op follows one that ends leases, or is alone and
+	// [AsLeased] or [AsLeasedBeyond]): see settle.go. Such an op follows one that ends leases, or is alone and
 	// gives back. It is always admitted.
 	AsOf Instant
 }

@@ -21,6 +21,9 @@ const ReservationPart = "cr"
 // that was renewed does not say how old it is. Nothing is given back for it.
 const AsLeased Instant = -1
 
+// AsLeasedBeyond is [AsLeased] for an op whose cost is what comes beyond the amount: below zero, it is how much less.
+const AsLeasedBeyond Instant = -2
+
 // amountMark stands between a holder's name and its amount.
 const amountMark = "~"
 
@@ -146,7 +149,7 @@ func (s *State) settle(op, lease *Op, ended []queued, now Instant, out *Outcome)
 	for i, q := range ended {
 		units := -Amount(q.holder)
 		if i == 0 {
-			units += max(op.Cost, 0)
+			units = op.beyond(-units)
 		}
 		taken += s.correct(op, units, op.chargedAt(lease, q.score), now)
 	}
@@ -154,6 +157,14 @@ func (s *State) settle(op, lease *Op, ended []queued, now Instant, out *Outcome)
 		taken = s.correct(op, max(op.Cost, 0), charge{}, now)
 	}
 	s.corrected(op, taken, now, out)
+}
+
+// beyond returns how many units a request has cost beyond the amount that it had reserved.
+func (op *Op) beyond(amount int64) int64 {
+	if op.AsOf == AsLeasedBeyond {
+		return max(op.Cost, -amount)
+	}
+	return max(op.Cost, 0) - amount
 }
 
 // corrected answers op, which has charged so many units.
@@ -179,7 +190,7 @@ type charge struct{ from, to Instant }
 // chargedAt returns when the units were charged of a lease with this score.
 func (op *Op) chargedAt(lease *Op, score int64) charge {
 	switch {
-	case op.AsOf != AsLeased:
+	case op.AsOf > 0:
 		return charge{op.AsOf, op.AsOf}
 	case score%8 == maxAgain:
 		return charge{0, -1}

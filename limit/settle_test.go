@@ -130,6 +130,30 @@ func TestSettlementsWithoutHolder(t *testing.T) {
 	}
 }
 
+// TestSettlementsByWhatIsBeyond: a cost that is the difference to the amount of the lease that ends.
+func TestSettlementsByWhatIsBeyond(t *testing.T) {
+	for _, b := range budgets(t, nil) {
+		t.Run(b.limit.Algorithm().String(), func(t *testing.T) {
+			now := settleStart
+			for i, c := range []struct{ reserved, beyond, taken int64 }{
+				{30, -20, -20}, {30, 0, 0}, {10, 5, 5}, {10, -1000, -10}, {0, 7, 7}, {0, -7, 0},
+			} {
+				now++
+				correct := &Op{Limit: b.limit}
+				if c.reserved > 0 {
+					correct = b.reserve("a"+string(rune('0'+i)), c.reserved, now)
+				}
+				correct.AsOf = AsLeasedBeyond
+				before := b.left(now)
+				v := b.end(Op{Cost: -1}, *correct, c.beyond, now)
+				if v.Outcomes[1].Taken != c.taken || b.left(now) != before-c.taken {
+					t.Errorf("%d reserved, %d beyond: %+v, %d left of %d", c.reserved, c.beyond, v.Outcomes, b.left(now), before)
+				}
+			}
+		})
+	}
+}
+
 // TestNothingOfAnotherWindow: what was reserved in a window that is over is not given
 // back, and what was used beyond it is charged now.
 func TestNothingOfAnotherWindow(t *testing.T) {

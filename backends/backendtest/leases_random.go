@@ -199,6 +199,9 @@ func (g *leaseGenerator) settlement(alone bool) (req limit.Request, ok bool) {
 		if op.AsOf <= 0 {
 			op.AsOf = limit.AsLeased
 		}
+		if op.AsOf == limit.AsLeased && g.r.IntN(3) == 0 {
+			op.AsOf, op.Cost = limit.AsLeasedBeyond, pick[int64](g.r, -limit.MaxUnits, -100, -2, -1, 0, 1, 5)
+		}
 		req.Ops = append(req.Ops, op)
 	}
 	return req, len(req.Ops) > 1

@@ -24,6 +24,7 @@ OPS = 16
 SIMPLE = 1                         -- windows and buckets only, each under a key of its own; maybe with alternatives
 REFUND = 2                         -- gives back what another part of the request took; after the ops: as of when each
 SETTLEMENT = 3                     -- see limit/settle.go; after the ops: as of when each
+BEYOND = -2                        -- this: limit.AsLeasedBeyond
 WITH_LEASE = 4                     -- added: one op is about a lease, the others are as in a simple request
 ALTERNATIVES = 8                   -- some ops are alternatives, of which some share a key or are no windows or buckets;
                                    -- after the ops: SETS * the set of each + its group, or 0

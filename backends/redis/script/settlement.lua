@@ -55,7 +55,9 @@ local function settle(ops, now, as_of)
     for j = 1, #ended do
       local from, till = as_of[i], as_of[i]
       if from < 0 then from, till = leases.granted(ended[j][2], lease[LIMIT]) end
-      taken = taken + correct(op, now, from, till, (j == 1 and max(op[COST], 0) or 0) - leases.amount(ended[j][1]))
+      local amount = leases.amount(ended[j][1])
+      local cost = j > 1 and 0 or as_of[i] == BEYOND and amount + op[COST] or op[COST]
+      taken = taken + correct(op, now, from, till, max(cost, 0) - amount)
     end
     if #ended == 0 and leases.holder(lease[COST]) == '' then taken = correct(op, now, 0, -1, max(op[COST], 0)) end
     take(op, now, 0)
