@@ -147,11 +147,11 @@ func decideSettlement(states []State, ops []Op, now Instant, v *Verdict, before 
 func (s *State) settle(op, lease *Op, ended []queued, now Instant, out *Outcome) {
 	var taken int64
 	for i, q := range ended {
-		units := -Amount(q.holder)
+		cost := int64(0)
 		if i == 0 {
-			units = op.beyond(-units)
+			cost = op.Cost
 		}
-		taken += s.correct(op, units, op.chargedAt(lease, q.score), now)
+		taken += s.correct(op, op.owed(cost, Amount(q.holder)), op.chargedAt(lease, q.score), now)
 	}
 	if len(ended) == 0 && lease.Holder == "" {
 		taken = s.correct(op, max(op.Cost, 0), charge{}, now)
@@ -159,12 +159,12 @@ func (s *State) settle(op, lease *Op, ended []queued, now Instant, out *Outcome)
 	s.corrected(op, taken, now, out)
 }
 
-// beyond returns how many units a request has cost beyond the amount that it had reserved.
-func (op *Op) beyond(amount int64) int64 {
+// owed returns how many units a cost is beyond the amount of the lease that has ended.
+func (op *Op) owed(cost, amount int64) int64 {
 	if op.AsOf == AsLeasedBeyond {
-		return max(op.Cost, -amount)
+		cost += amount
 	}
-	return max(op.Cost, 0) - amount
+	return max(cost, 0) - amount
 }
 
 // corrected answers op, which has charged so many units.

@@ -71,6 +71,7 @@ var checks = []check{
 	{"LeasesForgotten", checkLeasesForgotten},
 	{"LeasesEnd", checkLeasesEnd},
 	{"LeasesOfAnOwner", checkLeasesOfAnOwner},
+	{"Settlements", checkSettlements},
 	{"LeasesParallel", checkLeasesParallel},
 	{"LeasesProcesses", checkLeasesProcesses},
 
@@ -93,7 +94,7 @@ var chosen = map[string][]string{
 	"caps":      {"OverCaps", "Cancelled", "Ping"},
 	"atomicity": {"LastUnit", "CrossedKeys", "TwoHandles"},
 	"leases": {"LeaseModel", "LeasesExpireTogether", "LeasesGoAway", "LeasesForgotten", "LeasesEnd",
-		"LeasesOfAnOwner", "LeasesParallel"},
+		"LeasesOfAnOwner", "LeasesParallel", "Settlements"},
 	"tables": {"Claims"},
 	"faults": {"Frozen", "Killed"},
 }

@@ -57,6 +57,15 @@ var leaseMutants = []mutant{
 			})
 		},
 	},
+	{name: "costs beyond a reservation are costs", checks: []string{"Settlements"}, spoil: func(b *reference) {
+		b.in = func(req *limit.Request) {
+			for i := range req.Ops {
+				if op := &req.Ops[i]; op.AsOf == limit.AsLeasedBeyond {
+					op.AsOf = limit.AsLeased
+				}
+			}
+		}
+	}},
 	{name: "the expiry is rounded down", checks: []string{"LeaseModel", "LeaseInterleavings"}, spoil: func(b *reference) {
 		leaseOps(b, func(op *limit.Op, now limit.Instant) {
 			op.Limit = respec(op.Limit, func(s *limit.Spec) {

@@ -1,7 +1,7 @@
 -- COMMON REQUESTS WITH A LEASE: one op is about a lease that is new, or exists and ends, and the others are as in a
 -- simple request.
 --   m.common   decides such a request of n ops from p. Of any other it returns false and writes nothing
--- uses: input, limits, m, states, load_state, charge, answer, outcome, changed, due, held_back, views, view, find, set,
+-- uses: input, limits, m, states, load_state, charge, answer, outcome, changed, owed, due, held_back, views, view, find, set,
 --   keep, refusals, latest, ahead, expiry, amount, reserved, lease_cost, out, filled, call, tonumber, floor, ceil, max,
 --   keys
 
@@ -42,8 +42,9 @@ local function charge_beside(i, now, lease_key, lease_limit, member, score, asOf
   if held > 0 then s = held_back(s, now, reserved(lease_key), l) end
   if asOf then
     local from, till = input[asOf], input[asOf]
+    cost = owed(cost, from, amount(member))
     if from < 0 then from, till = m.granted(score, lease_limit) end
-    cost = due(s, now, from, till, max(cost, 0) - amount(member), l)
+    cost = due(s, now, from, till, cost, l)
   end
   s = charge(now, s, cost, l, outcome) or s
   if outcome[CHARGED] ~= now or not outcome[OK] and (cost ~= 0 or not asOf) then return nil end

@@ -1,8 +1,14 @@
 -- RESERVED: what reservations need of windows and buckets (limit/settle.go).
+--   owed        the units that a cost is beyond the amount of a lease; as_of: of a settlement
 --   due         the units to charge or, if negative, to return, of units that were charged between two instants: 0 to
 --               return if their window is over
 --   held_back   state s of a bucket, refilled no further than reserved units allow
 -- uses: input, since, calendar_window, max, min, ceil
+
+local function owed(cost, as_of, amount)
+  if as_of == BEYOND then cost = cost + amount end
+  return max(cost, 0) - amount
+end
 
 local function due(s, now, from, till, units, l)
   if units >= 0 then return units end

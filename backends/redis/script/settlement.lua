@@ -1,7 +1,8 @@
 -- SETTLEMENT: ends reservations and corrects what they have charged (limit/settle.go).
 --   hold_back   refills the buckets of ops no further than their reservations allow
 --   settle      answers a settlement; a lone op gives back
--- uses: input, states, logs, leases, load_log, commit, refund_log, take, due, held_back, max
+-- uses: input, states, logs, leases, load_log, commit, refund_log, take, owed, due, held_back,
+--   max
 
 local function hold_back(ops, now)
   for i = 1, #ops do
@@ -55,9 +56,8 @@ local function settle(ops, now, as_of)
     for j = 1, #ended do
       local from, till = as_of[i], as_of[i]
       if from < 0 then from, till = leases.granted(ended[j][2], lease[LIMIT]) end
-      local amount = leases.amount(ended[j][1])
-      local cost = j > 1 and 0 or as_of[i] == BEYOND and amount + op[COST] or op[COST]
-      taken = taken + correct(op, now, from, till, max(cost, 0) - amount)
+      local units = owed(j == 1 and op[COST] or 0, as_of[i], leases.amount(ended[j][1]))
+      taken = taken + correct(op, now, from, till, units)
     end
     if #ended == 0 and leases.holder(lease[COST]) == '' then taken = correct(op, now, 0, -1, max(op[COST], 0)) end
     take(op, now, 0)
