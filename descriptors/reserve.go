@@ -59,17 +59,48 @@ const (
 	MatchOldest
 )
 
+// A ReserveAsk says which hits of a descriptor are a question that reserves, with MatchOldest. All others are a report.
+type ReserveAsk uint8
+
+// The questions. The zero value is AskZero.
+const (
+	askDefault ReserveAsk = iota
+	// AskZero: 0 hits ask. A descriptor without hits, which counts as 1, is charged as under other rules.
+	AskZero
+	// AskOne: a descriptor without hits asks, and so does one with 1.
+	AskOne
+	// AskEstimate: hits are what the request may cost, and 0 that this is not known. Only negative hits and calls that
+	// are reports by their method report.
+	AskEstimate
+)
+
+// A ReserveReport says what the hits of a report are, with MatchOldest.
+type ReserveReport uint8
+
+// The reports. The zero value is ReportCost.
+const (
+	reportDefault ReserveReport = iota
+	// ReportCost: what the request has cost.
+	ReportCost
+	// ReportDifference: what it has cost beyond its estimate; negative hits say how much less.
+	ReportDifference
+)
+
 var (
+	askNames       = []string{AskZero: "zero", AskOne: "one", AskEstimate: "estimate"}
+	reportNames    = []string{ReportCost: "cost", ReportDifference: "difference"}
 	reservingNames = []string{ReserveAuto: "auto", ReserveEstimate: "estimate"}
 	endNames       = []string{EndCharge: "charge", EndFree: "free"}
 	matchNames     = []string{MatchToken: "token", MatchOldest: "oldest"}
 )
 
-// Reservings, ReserveEnds and ReserveMatches return the names of the choices in the
-// order of their values, from 1 on. ReserveFixed has none: rules write a number.
+// Reservings and the functions after it return the names of the choices in the order of their values, from 1 on.
+// ReserveFixed has none: rules write a number.
 func Reservings() []string     { return slices.Clone(reservingNames[1:]) }
 func ReserveEnds() []string    { return slices.Clone(endNames[1:]) }
 func ReserveMatches() []string { return slices.Clone(matchNames[1:]) }
+func ReserveAsks() []string    { return slices.Clone(askNames[1:]) }
+func ReserveReports() []string { return slices.Clone(reportNames[1:]) }
 
 // A Reserve has requests whose cost is known afterwards charge units when they ask. They
 // are corrected when the cost is known.
@@ -84,6 +115,8 @@ type Reserve struct {
 	// does not say the cost. On5xx is for one whose request failed without saying it.
 	OnLost, On5xx ReserveEnd
 	Match         ReserveMatch
+	Ask           ReserveAsk
+	Report        ReserveReport
 }
 
 // KeptFor is how long stores keep a reservation.
@@ -113,6 +146,8 @@ func (r *Reserve) String() string {
 	l.add(" ttl %s on_lost %s", units.Format(r.TTL), endNames[r.OnLost])
 	l.addIf(r.Match == MatchToken, " on_5xx %s", endNames[r.On5xx])
 	l.add(" match %s", matchNames[r.Match])
+	l.addIf(r.Ask > AskZero, " ask %s", askNames[r.Ask])
+	l.addIf(r.Report > ReportCost, " report %s", reportNames[r.Report])
 	return l.String()
 }
 
@@ -162,6 +197,7 @@ func (s *spot) reserving(r *Reserve, t *Terms) {
 		r.Match = MatchToken
 	}
 	oldest := r.Match == MatchOldest
+	s.asking(r)
 	switch {
 	case r.OnLost == EndDefault && oldest:
 		r.OnLost = EndFree // a request that failed reports nothing
@@ -182,6 +218,28 @@ func (s *spot) reserving(r *Reserve, t *Terms) {
 	if t.Overflow == OverflowRefuse {
 		s.errorf("", "reserve and overflow: refuse contradict each other: a request that has cost more than it reserved "+
 			"owes the rest (overflow: debt, the default with reserve)")
+	}
+}
+
+// asking checks what tells questions and reports apart, and fills in defaults.
+func (s *spot) asking(r *Reserve) {
+	s.word("ask", int(r.Ask), len(askNames))
+	s.word("report", int(r.Report), len(reportNames))
+	oldest := r.Match == MatchOldest
+	switch {
+	case !oldest && r.Ask != askDefault:
+		s.errorf("ask", "ask needs match: oldest: with match: token every question reserves, and its end brings the token back")
+	case !oldest && r.Report != reportDefault:
+		s.errorf("report", "report needs match: oldest: with match: token an end says the cost")
+	}
+	r.Ask, r.Report = max(r.Ask, AskZero), max(r.Report, ReportCost)
+	switch {
+	case r.Report != ReportDifference:
+	case r.Ask != AskEstimate || r.By != ReserveEstimate:
+		s.errorf("report", "report: difference needs ask: estimate and amount: estimate: it is the difference to what the "+
+			"question has estimated, all of which must be reserved")
+	case r.Max != 0:
+		s.errorf("max", "max and report: difference contradict each other: all of an estimate is reserved, or the request refused")
 	}
 }
 

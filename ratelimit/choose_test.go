@@ -370,7 +370,7 @@ func TestWorkThatIsDoneChoosesNobody(t *testing.T) {
 	h := setup(t, chooseRules)
 	report := func() *Response {
 		resp := new(Response)
-		h.Decide(t.Context(), []*Request{{Domain: "d", Reports: true,
+		h.Decide(t.Context(), []*Request{{Domain: "d", Purpose: Reports,
 			Descriptors: []Descriptor{desc("to=openai").withHits(1), desc("to=quota").withHits(5)}}}, []*Response{resp})
 		return resp
 	}

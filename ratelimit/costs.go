@@ -124,6 +124,9 @@ func (r *reserveView) amount(e *engine, group string, estimate int64) int64 {
 		if estimate > 0 {
 			units = estimate
 		}
+		if r.Report == descriptors.ReportDifference {
+			return units // all of it, or the difference would be to something else
+		}
 	case descriptors.ReserveAuto:
 		units = cmp.Or(e.costs().get(group), units)
 		if estimate > 0 {

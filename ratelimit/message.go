@@ -43,14 +43,29 @@ type Request struct {
 	Estimate *Estimate
 	// Recall caches which rules match, for a request that is sent repeatedly; nil: no cache.
 	Recall *Recall
-	// Reports says that the hits are of work that is done: limits charge them, or what is left, whatever their overflow.
-	Reports bool
+	// Purpose is what the call is for, if more is known than its hits say.
+	Purpose Purpose
 	// NoLease fails a call that would get a lease, because its caller could not end it.
 	NoLease bool
 
 	// Size is the length of the encoded request in bytes; 0 if it was not decoded.
 	Size int
 }
+
+// A Purpose is what a call is for.
+type Purpose uint8
+
+// The purposes.
+const (
+	ByHits Purpose = iota
+	// Asks: it asks whether there is room.
+	Asks
+	// Holds: it asks for units to be reserved, and its caller brings the token of the reservation back, whatever rules
+	// say of matches.
+	Holds
+	// Reports: its hits are of work that is done. Limits charge them, or what is left, whatever their overflow.
+	Reports
+)
 
 // An Estimate is what a request may cost, 0 if that is not known.
 type Estimate struct {

@@ -134,10 +134,14 @@ func (c *Call) addOps(b *Batch, i int, replacing bool) *Error {
 		b.budgetKey(p)
 	}
 	how := c.reserving(d, p.view)
-	if how == reports {
-		c.report(i)
+	switch {
+	case how == reports:
+		c.report(b, i)
 		return nil
+	case how == charges && p.view.reserve != nil:
+		b.engine.noteUnasked(c.Request, d, p.view)
 	}
+	named = named && how != reserves // what a question names is no cost
 	for j := range p.view.limits {
 		lv := &p.view.limits[j]
 		if replacing && c.replaced(lv.label) {
@@ -153,7 +157,7 @@ func (c *Call) addOps(b *Batch, i int, replacing bool) *Error {
 		c.views = append(c.views, lv)
 		c.Ops = append(c.Ops, limit.Op{})
 		b.engine.conf.setOp(&c.Ops[len(c.Ops)-1], p.view, lv, p.match.Group, cost, named)
-		if c.Request.Reports && cost > 0 {
+		if c.Request.Purpose == Reports && cost > 0 {
 			b.engine.conf.chargeDone(&c.Ops[len(c.Ops)-1])
 		}
 		if lv.inFlight != nil {

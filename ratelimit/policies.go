@@ -125,7 +125,9 @@ func (p *policyViews) derive(f policies.Figures) *ruleView {
 	lv.wide = wideness(l)
 	lv.current = p.conf.Encoder.Limit(lv.label, l, p.conf.UnitMultipliers)
 	v.limits = []LimitView{lv}
-	v.reserve = newReserveView(v, p.conf)
+	if v.reserve = newReserveView(v, p.conf); v.reserve != nil {
+		v.reserve.use = p.own.reserve.use
+	}
 	v.life = v.countersLife()
 	v.count()
 	return v

@@ -20,6 +20,7 @@ import (
 type reserveView struct {
 	*descriptors.Reserve
 	lease LimitView // that keeps the reservations
+	use   *reserveUse
 }
 
 // reservations is the name of the limit on a key's open reservations.
@@ -43,7 +44,7 @@ func newReserveView(v *ruleView, conf *Config) *reserveView {
 	lease := newLimitView(r, &descriptors.RuleLimit{Limit: l, KeyPart: limit.ReservationPart, Name: reservations,
 		Shadow: !bounded}, conf)
 	lease.domain, lease.rule = r.Domain, r.Path
-	return &reserveView{r.Reserve, lease}
+	return &reserveView{r.Reserve, lease, new(reserveUse)}
 }
 
 // openReservations returns how many reservations of a key may be open, false if any number may. Where a window ends
@@ -75,21 +76,45 @@ const (
 
 // reserving says what descriptor d does under a rule.
 func (c *Call) reserving(d *Descriptor, v *ruleView) reserving {
-	switch r := v.reserve; {
-	case r == nil || d.Refund:
+	r, named := v.reserve, c.Request.names(d)
+	switch {
+	case r == nil || d.Refund && r.Report != descriptors.ReportDifference:
 	case c.Request.InProcess && c.Request.Estimate == nil:
-	case c.Request.InProcess && (!c.Request.names(d) || !c.Request.Estimate.AsSent):
+	case c.Request.InProcess && (!named || !c.Request.Estimate.AsSent):
 		return reserves
-	case r.Match == descriptors.MatchOldest && c.Request.names(d) && d.asks():
-		if !c.Request.NoLease {
-			return reserves
-		}
-	case r.Match == descriptors.MatchOldest && c.Request.names(d):
+	case r.Match == descriptors.MatchOldest && c.reports(d, r):
 		return reports
-	case r.Match == descriptors.MatchToken && !c.Request.names(d) && !c.Request.NoLease:
+	case c.Request.NoLease:
+	case r.Match == descriptors.MatchOldest && c.asks(d, r), r.Match == descriptors.MatchToken && !named:
 		return reserves
 	}
 	return charges
+}
+
+// asks reports whether d asks, under a rule whose reservations a report settles.
+func (c *Call) asks(d *Descriptor, r *reserveView) bool {
+	switch {
+	case c.Request.Purpose != ByHits:
+		return c.Request.Purpose != Reports
+	case d.Refund:
+		return false
+	case r.Ask == descriptors.AskOne:
+		return c.Request.cost(d) == 1
+	}
+	return r.Ask == descriptors.AskEstimate || d.asks()
+}
+
+// reports reports whether d reports, under a rule whose reservations a report settles.
+func (c *Call) reports(d *Descriptor, r *reserveView) bool {
+	return !c.asks(d, r) && (c.Request.names(d) || d.Refund)
+}
+
+// estimateOf returns what descriptor d estimates, 0 if it does not.
+func (c *Call) estimateOf(d *Descriptor, r *reserveView) int64 {
+	if r.Ask == descriptors.AskEstimate && c.Request.Purpose == ByHits && c.Request.names(d) {
+		return c.Request.cost(d)
+	}
+	return c.estimate
 }
 
 // A reserved is a reservation that the call asks for.
@@ -104,7 +129,8 @@ type reserved struct {
 func (c *Call) reserve(b *Batch, i, first int) *Error {
 	p := &c.Decisions[i]
 	r := p.view.reserve
-	units := r.amount(b.engine, p.match.Group, c.estimate)
+	units := r.amount(b.engine, p.match.Group, c.estimateOf(&c.Request.Descriptors[i], r))
+	r.use.asked()
 	any := false
 	for at := first; at < len(c.Ops); at++ {
 		if op, lv := &c.Ops[at], c.views[at]; lv.reserved {
@@ -136,15 +162,36 @@ func (c *Call) crowded(d *Decision) bool {
 	return d.keeps > 0 && !c.views[d.keeps].Shadow && !c.Response.Degraded && !c.Verdict.Outcomes[d.keeps].Admitted
 }
 
-// report adds a settlement of the oldest reservation of decision i's key.
-func (c *Call) report(i int) {
+// report adds a settlement of the oldest reservation of decision i's key, and of those that were asked for with it.
+func (c *Call) report(b *Batch, i int) {
 	p := &c.Decisions[i]
-	r := p.view.reserve
-	ops := []limit.Op{leases.EndingOldest(limit.Key{Group: p.match.Group, Limit: limit.ReservationPart}, r.KeptFor())}
 	p.reports = true
-	c.settle(settling{view: p.view, decision: i, cost: p.Cost, Settlement: leases.Settlement{
-		Ops: p.view.corrections(ops, p.match.Group, nil, p.Cost, limit.AsLeased), Domain: r.lease.domain, Rule: r.lease.rule,
-		Event: leases.Settled}})
+	s, asOf := settling{view: p.view, decision: i, cost: p.Cost}, limit.AsLeased
+	if p.view.reserve.Report == descriptors.ReportDifference {
+		s.cost, asOf = -1, limit.AsLeasedBeyond
+	}
+	s.Settlement = p.view.settlingOldest(p.match.Group, p.Cost, asOf)
+	c.settle(s)
+	for _, t := range b.rules.together.with(p.match.Group) {
+		if !c.isAbout(t.group) {
+			beside := t.view.settlingOldest(t.group, 0, limit.AsLeased)
+			beside.Beside = true
+			c.settle(settling{view: t.view, decision: -1, cost: -1, Settlement: beside})
+		}
+	}
+}
+
+// settlingOldest returns the settlement of the oldest reservation of a key.
+func (v *ruleView) settlingOldest(group string, cost int64, asOf limit.Instant) leases.Settlement {
+	r := v.reserve
+	ops := []limit.Op{leases.EndingOldest(limit.Key{Group: group, Limit: limit.ReservationPart}, r.KeptFor())}
+	return leases.Settlement{Ops: v.corrections(ops, group, nil, cost, asOf), Domain: r.lease.domain, Rule: r.lease.rule,
+		Event: leases.Settled}
+}
+
+// isAbout reports whether some descriptor of the call counts under a group.
+func (c *Call) isAbout(group string) bool {
+	return slices.ContainsFunc(c.Decisions, func(d Decision) bool { return d.match.Group == group })
 }
 
 // corrections appends the ops that correct what the rule's limits have been charged: those
@@ -188,6 +235,9 @@ func (c *Call) noteSettlements(b *Batch) {
 		s, v := &c.settling[i], &b.verdicts[c.firstSettling+i]
 		if s.decision >= 0 {
 			c.noteReport(b, s, v)
+			if v.Err == nil && !v.Outcomes[0].Held {
+				b.engine.noteUnreserved(s.view)
+			}
 		} else if v.Err != nil {
 			b.engine.leases.QueueSettlement(&s.Settlement)
 			continue
@@ -228,6 +278,7 @@ func (v *ruleView) limitOf(part string) *LimitView {
 
 // keepReservations adds to the call's lease what it has reserved by verdict v.
 func (c *Call) keepReservations(b *Batch, v *limit.Verdict) {
+	c.keepTogether(b, v)
 	for i := range c.reserved {
 		r := &c.reserved[i]
 		d, op, out := &c.Decisions[r.decision], &c.Ops[r.op], &v.Outcomes[r.op]
@@ -261,7 +312,7 @@ func (c *Call) keepReservations(b *Batch, v *limit.Verdict) {
 			b.engine.conf.Metrics.ReservedUnits(lv.domain, lv.rule).At(int(leases.UnitsReserved)).Add(r.units)
 		}
 		c.units += r.units
-		if oldest && !c.Request.InProcess {
+		if oldest && !c.Request.InProcess && c.Request.Purpose != Holds {
 			b.engine.leases.Grants(c.Request.proxy())
 			continue
 		}

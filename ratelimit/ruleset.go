@@ -19,6 +19,8 @@ type ruleset struct {
 	budgets map[ruleLabel]*keyBudget // of rules that have one
 	longest time.Duration            // life of a lease
 	derived *policyCache             // views of those rules that have a policy
+	// together are the reservations that requests ask for in one call.
+	together togetherTable
 	// awaited: there are no rules yet, which is not the same as rules that limit
 	// nothing.
 	awaited bool

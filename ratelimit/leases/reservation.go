@@ -32,6 +32,8 @@ type Settlement struct {
 	Event ReservationEvent
 	// Late says that the reservation has expired if it is not there.
 	Late bool
+	// Beside: the report is about another reservation, which the request has asked for in the same call.
+	Beside bool
 }
 
 // A ReservationEvent is something that happens to reservations.
@@ -50,13 +52,14 @@ const (
 	Unkept                     // not kept, because there are too many: its charge stays
 	Refused                    // its request is refused, because its key has as many as it may have
 	Reported                   // a cost for which nothing was reserved
+	Unasked                    // a call that neither reserves nor reports, by the hits that it has
 	NumReservationEvents
 )
 
 // String returns the event's metric label.
 func (e ReservationEvent) String() string {
 	return [NumReservationEvents]string{"reserved", "settled", "failed", "unsettled", "lost", "late", "repeated",
-		"cancelled", "unkept", "refused", "unreserved"}[e]
+		"cancelled", "unkept", "refused", "unreserved", "unasked"}[e]
 }
 
 // A UnitKind says which units of reservations are counted.
@@ -103,6 +106,7 @@ func (t *Tracker) NoteSettled(s *Settlement, v *limit.Verdict) {
 	case lease.Held && (len(s.Ops) == 1 || lease.Taken > 0):
 		events.At(int(s.Event)).Inc()
 	case lease.Held: // another attempt has it
+	case op.Holder == "" && s.Beside: // one that was asked for with it, and has ended before
 	case op.Holder == "":
 		events.At(int(Reported)).Inc()
 	case s.Late:

@@ -23,6 +23,7 @@ var (
 
 func check(s *ratelimit.Service, ctx context.Context, reqs []*ratelimit.Request, resps []*ratelimit.Response) {
 	for _, req := range reqs {
+		req.Purpose = ratelimit.Asks
 		for i := range req.Descriptors {
 			d := &req.Descriptors[i]
 			d.Hits, d.HasHits, d.Refund = 0, true, false
@@ -33,7 +34,7 @@ func check(s *ratelimit.Service, ctx context.Context, reqs []*ratelimit.Request,
 
 func report(s *ratelimit.Service, ctx context.Context, reqs []*ratelimit.Request, resps []*ratelimit.Response) {
 	for _, req := range reqs {
-		req.NoLease, req.Reports = true, true // a report begins no request in flight
+		req.NoLease, req.Purpose = true, ratelimit.Reports // a report begins no request in flight
 		for i := range req.Descriptors {
 			if d := &req.Descriptors[i]; !d.HasHits {
 				d.Hits, d.HasHits = uint64(max(req.Hits, 1)), true
