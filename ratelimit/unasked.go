@@ -52,10 +52,8 @@ func (e *engine) noteUnasked(req *Request, d *Descriptor, v *ruleView) {
 // unasked says why a descriptor does not reserve.
 func unasked(req *Request, d *Descriptor, r *descriptors.Reserve) string {
 	switch {
-	case req.NoLease:
-		return "the calls come by a way on which nothing can be reserved"
-	case r.Match == descriptors.MatchToken && req.Purpose == Asks:
-		return "the calls only ask; with reserve: {match: oldest} they reserve, and reports settle that"
+	case r.Match == descriptors.MatchToken && req.Purpose != ByHits:
+		return "the calls only ask or report; with match: oldest questions reserve, and reports settle that"
 	case r.Match == descriptors.MatchToken:
 		return fmt.Sprintf("the descriptors come with hits (%d), and with match: token only those without hits reserve; "+
 			"match: oldest is for gateways that ask and report by the same descriptor", req.cost(d))

@@ -82,3 +82,16 @@ func TestCaptureThatHasStopped(t *testing.T) {
 	})
 	awaitPart(r, "capture", "", "headgate_capture_stopped 0")
 }
+
+// TestRulesThatReserveNothingAreSeen: a rule whose gateway asks otherwise than its reserve says.
+func TestRulesThatReserveNothingAreSeen(t *testing.T) {
+	rules := filepath.Join(t.TempDir(), "rules.yaml")
+	put(t, rules, "domain: llm\ndescriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 1000}, "+
+		"reserve: {amount: 10, match: oldest}}]\n")
+	r := startServe(t, "--rules", rules, "--admin-token", adminToken)
+	for range 10 {
+		r.Post(r.HTTP, "/json", "", `{"domain":"llm","descriptors":[{"entries":[{"key":"user"}]}]}`)
+	}
+	awaitPart(r, "reservations", "rule llm/user reserves nothing, in 10 calls: ",
+		`headgate_reservations_total{domain="llm",event="unasked",rule="user"} 10`)
+}

@@ -364,6 +364,22 @@ func (l *limits) part() web.Part {
 	return part
 }
 
+// reservations says which rules with reserve have reserved nothing of late.
+func (l *limits) reservations() web.Part {
+	part := web.Part{Name: "reservations", Serving: true}
+	list := l.service.NeverReserving()
+	if len(list) == 0 {
+		return part
+	}
+	r := &list[0]
+	part.Problem = fmt.Sprintf("rule %s/%s reserves nothing, in %s: %s", r.Domain, r.Rule,
+		spell.Count(int(r.Calls), "call"), r.Why)
+	if len(list) > 1 {
+		part.Problem += fmt.Sprintf(" (and %s: headgate coverage)", spell.Count(len(list)-1, "other rule"))
+	}
+	return part
+}
+
 func (l *limits) backendChanged(err error) {
 	if err == nil {
 		l.log.Info("the backend answers again", "backend", l.store.Caps.Name)

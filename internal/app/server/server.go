@@ -139,6 +139,9 @@ func (s *server) closeListeners() {
 // parts are what the service needs.
 func (s *server) parts() []web.Part {
 	list := []web.Part{s.limits.part(), s.limits.formats.part()}
+	if p := s.limits.reservations(); p.Problem != "" {
+		list = append(list, p)
+	}
 	for _, a := range s.additions {
 		if a.part != nil {
 			list = append(list, a.part())
