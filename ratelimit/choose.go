@@ -28,7 +28,7 @@ const none = -1
 func (c *Call) chooses(i int) bool {
 	d := &c.Request.Descriptors[i]
 	v := c.Decisions[i].view
-	return v != nil && v.rule.Choose != "" && !d.Refund && c.Request.Purpose != Reports && c.reserving(d, v) != reports
+	return v != nil && v.rule.Choose != "" && !d.Refund && !c.Request.done() && c.reserving(d, v) != reports
 }
 
 // findChoices groups candidates by the name of what they are chosen for, and sorts them.

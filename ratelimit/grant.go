@@ -98,6 +98,10 @@ func (c *Call) addToken(b *Batch) {
 		c.Response.Err = invalid("%v", err)
 		return
 	}
+	if c.Request.Purpose == Holds {
+		c.Response.Token = token
+		return
+	}
 	key := c.Request.LeaseKey
 	if key == "" {
 		key = DefaultLeaseKey

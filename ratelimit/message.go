@@ -65,6 +65,9 @@ const (
 	Holds
 	// Reports: its hits are of work that is done. Limits charge them, or what is left, whatever their overflow.
 	Reports
+	// Commits: it reports, and has a token of a reservation. If the token can be read, rules with reserve charge by it.
+	// All others charge the hits.
+	Commits
 )
 
 // An Estimate is what a request may cost, 0 if that is not known.
@@ -170,6 +173,8 @@ type Response struct {
 	// Uncounted says that a failure policy answered and did not count, at least for one limit: what
 	// the request takes or gives back is nowhere.
 	Uncounted bool
+	// Token is that of the lease, for requests with [Holds]; "" if there is none.
+	Token string
 	// Inside is for requests with InProcess.
 	Inside Inside
 
@@ -264,7 +269,7 @@ func (r *Response) reset(n int) {
 	}
 	// Field by field: a new Response would be made beside r, and copied.
 	r.Forget()
-	r.Err, r.OverLimit, r.Body, r.Degraded, r.Uncounted = nil, false, "", false, false
+	r.Err, r.OverLimit, r.Body, r.Token, r.Degraded, r.Uncounted = nil, false, "", "", false, false
 	r.Statuses, r.Headers, r.RequestHeaders = r.Statuses[:n], r.Headers[:0], r.RequestHeaders[:0]
 	r.granted, r.metadata, r.token, r.note = r.granted[:0], r.metadata[:0], r.token[:0], r.note[:0]
 	clear(r.Statuses)

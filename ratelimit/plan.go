@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"math"
+	"slices"
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
@@ -135,6 +136,8 @@ func (c *Call) addOps(b *Batch, i int, replacing bool) *Error {
 	}
 	how := c.reserving(d, p.view)
 	switch {
+	case c.Request.Purpose == Commits && p.view.reserve != nil && c.hasToken():
+		return nil // the token says what becomes of the reservation
 	case how == reports:
 		c.report(b, i)
 		return nil
@@ -144,7 +147,7 @@ func (c *Call) addOps(b *Batch, i int, replacing bool) *Error {
 	named = named && how != reserves // what a question names is no cost
 	for j := range p.view.limits {
 		lv := &p.view.limits[j]
-		if replacing && c.replaced(lv.label) {
+		if replacing && c.replaced(lv.label) || lv.inFlight != nil && c.Request.Purpose == Commits {
 			continue
 		}
 		if cost < 0 && lv.inFlight != nil && !lv.inFlight.ByHits {
@@ -157,7 +160,7 @@ func (c *Call) addOps(b *Batch, i int, replacing bool) *Error {
 		c.views = append(c.views, lv)
 		c.Ops = append(c.Ops, limit.Op{})
 		b.engine.conf.setOp(&c.Ops[len(c.Ops)-1], p.view, lv, p.match.Group, cost, named)
-		if c.Request.Purpose == Reports && cost > 0 {
+		if c.Request.done() && cost > 0 {
 			b.engine.conf.chargeDone(&c.Ops[len(c.Ops)-1])
 		}
 		if lv.inFlight != nil {
@@ -220,6 +223,14 @@ const maxCost = limit.MaxUnits + 1
 // response has cost. Limits that overflow charge those each for itself: what is
 // reported is done, whatever other limits say.
 func (r *Request) names(d *Descriptor) bool { return d.HasHits || r.Hits > 0 }
+
+// hasToken reports whether the call brings a token back that can be read.
+func (c *Call) hasToken() bool {
+	return slices.ContainsFunc(c.returns, func(r leases.Return) bool { return r.Holder != "" })
+}
+
+// done reports whether the hits are of work that is done.
+func (r *Request) done() bool { return r.Purpose == Reports || r.Purpose == Commits }
 
 // asks reports whether d asks without taking.
 func (d *Descriptor) asks() bool { return d.HasHits && d.Hits == 0 }

@@ -85,7 +85,8 @@ func (c *Call) reserving(d *Descriptor, v *ruleView) reserving {
 	case r.Match == descriptors.MatchOldest && c.reports(d, r):
 		return reports
 	case c.Request.NoLease:
-	case r.Match == descriptors.MatchOldest && c.asks(d, r), r.Match == descriptors.MatchToken && !named:
+	case r.Match == descriptors.MatchOldest && c.asks(d, r), r.Match == descriptors.MatchToken && !named,
+		c.Request.Purpose == Holds:
 		return reserves
 	}
 	return charges
@@ -95,7 +96,7 @@ func (c *Call) reserving(d *Descriptor, v *ruleView) reserving {
 func (c *Call) asks(d *Descriptor, r *reserveView) bool {
 	switch {
 	case c.Request.Purpose != ByHits:
-		return c.Request.Purpose != Reports
+		return !c.Request.done()
 	case d.Refund:
 		return false
 	case r.Ask == descriptors.AskOne:

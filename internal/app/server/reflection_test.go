@@ -20,9 +20,12 @@ func TestReflectionKnowsAllMethods(t *testing.T) {
 			t.Errorf("%s: %v", m.Path(), err)
 			continue
 		}
-		if in := found.(protoreflect.MethodDescriptor).Input().FullName(); in !=
-			"envoy.service.ratelimit.v3.RateLimitRequest" {
-			t.Errorf("%s takes a %s", m.Path(), in)
+		want := protoreflect.FullName("envoy.service.ratelimit.v3.RateLimitRequest")
+		if m.Request != "" {
+			want = protoreflect.FullName(m.Service).Parent().Append(protoreflect.Name(m.Request))
+		}
+		if in := found.(protoreflect.MethodDescriptor).Input().FullName(); in != want {
+			t.Errorf("%s takes a %s, want %s", m.Path(), in, want)
 		}
 	}
 }

@@ -30,6 +30,9 @@ descriptors:
 - {key: exact, rate_limit: {unit: hour, requests_per_unit: 10}}
 - {key: tokens, rate_limit: {unit: year, requests_per_unit: 10000}}
 - {key: capped, rate_limit: {unit: hour, requests_per_unit: 10}, overflow: saturate}
+- {key: held, rate_limit: {unit: year, requests_per_unit: 10000}, reserve: {amount: estimate, default: 5000}}
+- {key: held-oldest, rate_limit: {unit: year, requests_per_unit: 10000},
+   reserve: {amount: estimate, default: 5000, match: oldest}}
 - {key: flight, concurrency: [{threshold: 5, response: {statusCode: 429}}]}
 `
 

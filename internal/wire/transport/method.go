@@ -12,6 +12,10 @@ import (
 // A Method is an RPC: its name, how its message is read, what it does, and how its answer is written.
 type Method struct {
 	Service, Name string // "package.Service" and "Method"
+	// Request and Response are its messages in the service's package; "" if they are those of ShouldRateLimit.
+	Request, Response string
+	// Returns: each of its calls may bring leases back.
+	Returns bool
 	// Read fills a request from a message, and reuses its memory. What it returns as error is the caller's fault.
 	Read func(req *ratelimit.Request, message []byte) error
 	// Do answers requests. It may change them first.
@@ -30,7 +34,7 @@ var ShouldRateLimit = &Method{
 }
 
 // Methods are those that are served, by both transports.
-var Methods = []*Method{ShouldRateLimit, CheckRateLimit, Report}
+var Methods = []*Method{ShouldRateLimit, CheckRateLimit, Report, Reserve, Commit}
 
 // served reports whether a method is one of Methods.
 func served(path string) bool {

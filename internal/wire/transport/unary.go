@@ -30,7 +30,12 @@ func Handler(s *ratelimit.Service, m *Method, observe ratelimit.Observe) unary.H
 		return unary.Handler{Metadata: names, TooLarge: true, Abandoned: h.abandoned, Inline: h.inline}
 	}
 	return unary.Handler{Metadata: names, TooLarge: true, Abandoned: h.abandoned,
-		Serve: h.serve, Shed: h.shed, First: func(c *unary.Call) bool { return messages.MayReturnLease(c.Message) }}
+		Serve: h.serve, Shed: h.shed, First: h.first}
+}
+
+// first reports whether a call goes before others.
+func (h *unaryHandler) first(c *unary.Call) bool {
+	return h.method.Returns || messages.MayReturnLease(c.Message)
 }
 
 type unaryHandler struct {
@@ -83,7 +88,7 @@ func (h *unaryHandler) shed(calls []*unary.Call) {
 // abandoned releases the leases that a call brings back whose caller is gone. It
 // does not decode other calls, of which a flood has many.
 func (h *unaryHandler) abandoned(c *unary.Call) {
-	if !messages.MayEndRequests(c.Message) {
+	if !h.method.Returns && !messages.MayEndRequests(c.Message) {
 		return
 	}
 	ex := exchanges.Get().(*exchange)
