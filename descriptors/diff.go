@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headgate-rls/headgate/internal/kit/order"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
@@ -113,7 +114,7 @@ func (s *Set) Compare(old *Set) *Diff {
 	for id, was := range were {
 		gone = append(gone, LimitChange{Limit: id.String(), Old: was.text, TakenAway: was.limits})
 	}
-	slices.SortFunc(gone, func(a, b LimitChange) int { return cmp.Compare(a.Limit, b.Limit) })
+	order.By(gone, func(a, b *LimitChange) int { return cmp.Compare(a.Limit, b.Limit) })
 	d.Limits = append(d.Limits, gone...)
 	return d
 }

@@ -3,9 +3,10 @@ package descriptors
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/headgate-rls/headgate/internal/kit/order"
 )
 
 // A Problem is something wrong with the rules, and where.
@@ -80,7 +81,7 @@ func (ps *Problems) Clean(f func()) bool {
 
 // Sorted sorts the problems by place and returns them.
 func (ps *Problems) Sorted() []Problem {
-	slices.SortStableFunc(ps.list, func(a, b Problem) int {
+	order.By(ps.list, func(a, b *Problem) int {
 		return cmp.Or(
 			cmp.Compare(a.File, b.File),
 			cmp.Compare(a.Line, b.Line),

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/kit/order"
 	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -301,7 +302,7 @@ func (s *spot) tiers(specs []TierSpec) []TierSpec {
 			names[name] = name != ""
 		}
 	}
-	slices.SortStableFunc(tiers, func(a, b TierSpec) int { return cmp.Compare(a.Threshold, b.Threshold) })
+	order.By(tiers, func(a, b *TierSpec) int { return cmp.Compare(a.Threshold, b.Threshold) })
 	return tiers
 }
 

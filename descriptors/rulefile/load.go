@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"slices"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/kit/order"
 	"github.com/headgate-rls/headgate/internal/kit/yamlfile"
 )
 
@@ -71,7 +71,7 @@ func hashOf(sources []Source) uint64 {
 	for i := range sources {
 		sums[i] = sha256.Sum256(sources[i].Data)
 	}
-	slices.SortFunc(sums, func(a, b [sha256.Size]byte) int { return bytes.Compare(a[:], b[:]) })
+	order.By(sums, func(a, b *[sha256.Size]byte) int { return bytes.Compare(a[:], b[:]) })
 	h := sha256.New()
 	for i := range sums {
 		h.Write(sums[i][:])

@@ -3,12 +3,12 @@ package leases
 import (
 	"cmp"
 	"context"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/internal/kit/order"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -211,7 +211,7 @@ func (s *tally) byRule(now time.Time, every time.Duration) (list []InFlight, com
 	for of, n := range s.sums {
 		list = append(list, InFlight{of.domain, of.rule, of.reserves, n})
 	}
-	slices.SortFunc(list, func(a, b InFlight) int {
+	order.By(list, func(a, b *InFlight) int {
 		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Rule, b.Rule))
 	})
 	full := s.missed != 0 && s.round < s.missed+2
