@@ -228,7 +228,8 @@ func (s *spot) asking(r *Reserve) {
 	oldest := r.Match == MatchOldest
 	switch {
 	case !oldest && r.Ask != askDefault:
-		s.errorf("ask", "ask needs match: oldest: with match: token every question reserves, and its end brings the token back")
+		s.errorf("ask", "ask needs match: oldest: with match: token every question reserves, and its end brings the token "+
+			"back")
 	case !oldest && r.Report != reportDefault:
 		s.errorf("report", "report needs match: oldest: with match: token an end says the cost")
 	}
@@ -239,7 +240,8 @@ func (s *spot) asking(r *Reserve) {
 		s.errorf("report", "report: difference needs ask: estimate and amount: estimate: it is the difference to what the "+
 			"question has estimated, all of which must be reserved")
 	case r.Max != 0:
-		s.errorf("max", "max and report: difference contradict each other: all of an estimate is reserved, or the request refused")
+		s.errorf("max", "max and report: difference contradict each other: all of an estimate is reserved, or the request "+
+			"is refused")
 	}
 }
 

@@ -159,8 +159,8 @@ func TestTogetherIsBounded(t *testing.T) {
 	}
 }
 
-// TestRulesThatReserveNothingSaySo: ten calls in a row that reserve nothing are a warning, once, and a line of those who
-// ask; a call that reserves ends that.
+// TestRulesThatReserveNothingSaySo: ten calls in a row that reserve nothing are a warning, once, and a line of those
+// who ask; a call that reserves ends that.
 func TestRulesThatReserveNothingSaySo(t *testing.T) {
 	for _, c := range []struct {
 		rule   string

@@ -14,7 +14,7 @@ func TestResponseIsResetAsAWhole(t *testing.T) {
 	header := []descriptors.Header{{Name: "a", Value: "b"}}
 	r := Response{
 		Err: invalid("no"), OverLimit: true, Statuses: []Status{{Remaining: 1}}, Headers: header, RequestHeaders: header,
-		Body:     "body", Token: "t",
+		Body: "body", Token: "t",
 		Degraded: true, Uncounted: true, Inside: Inside{Wait: time.Second}, told: true, granted: []leases.Grant{{Rule: "r"}},
 		metadata: [][]byte{{1}}, token: []byte{1}, note: []byte{1},
 	}

@@ -97,8 +97,8 @@ func (t *togetherTable) set(all []together, i int) {
 	t.bytes += size // a row that is replaced counts until the table begins anew
 }
 
-// keepTogether remembers what the call has reserved together of what reports settle, but for the candidates of a choice,
-// of which one has a reservation.
+// keepTogether remembers what the call has reserved together of what reports settle, but for the candidates of a
+// choice, of which one has a reservation.
 func (c *Call) keepTogether(b *Batch, v *limit.Verdict) {
 	if len(c.reserved) == 0 || len(c.reserved) == 1 && !b.rules.together.used.Load() {
 		return

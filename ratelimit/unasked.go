@@ -58,8 +58,8 @@ func unasked(req *Request, d *Descriptor, r *descriptors.Reserve) string {
 		return fmt.Sprintf("the descriptors come with hits (%d), and with match: token only those without hits reserve; "+
 			"match: oldest is for gateways that ask and report by the same descriptor", req.cost(d))
 	}
-	return "the descriptors come without hits, and with ask: zero only those with 0 hits reserve; ask: one is for gateways " +
-		"that ask so"
+	return "the descriptors come without hits, and with ask: zero only those with 0 hits reserve; ask: one is for " +
+		"gateways that ask so"
 }
 
 // noteUnreserved notes that nothing was reserved for a report.

@@ -38,8 +38,9 @@ var (
 		"name", "algorithm", "limit", "window", "calendar", "time_zone", "rate", "burst", "shadow", "counter", "replaces",
 		"local_share", "reserve", "warn_at",
 	}}
-	levelReserve = &keyLevel{"reserve", []string{"amount", "default", "min", "max", "ttl", "on_lost", "on_5xx", "match", "ask",
-		"report"}}
+	levelReserve = &keyLevel{"reserve", []string{
+		"amount", "default", "min", "max", "ttl", "on_lost", "on_5xx", "match", "ask", "report",
+	}}
 	levelReplaces = &keyLevel{"an entry of replaces", []string{"name"}}
 	levelResponse = &keyLevel{"response", []string{"content", "headers"}}
 

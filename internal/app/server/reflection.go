@@ -32,7 +32,8 @@ var kuadrantMessages = []*descriptorpb.DescriptorProto{
 	described("ReserveRequest", text("domain", 1), manyDescriptors(2), number("amount", 3),
 		field("ttl", 4, descriptorpb.FieldDescriptorProto_TYPE_MESSAGE, ".google.protobuf.Duration")),
 	described("ReserveResponse", code("code", 1), text("reservation_id", 2)),
-	described("CommitRequest", text("domain", 1), manyDescriptors(2), text("reservation_id", 3), number("actual_amount", 4)),
+	described("CommitRequest", text("domain", 1), manyDescriptors(2), text("reservation_id", 3),
+		number("actual_amount", 4)),
 	described("CommitResponse", code("code", 1)),
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
-// Field numbers of Kuadrant's ReserveRequest, CommitRequest and ReserveResponse. The first two fields of the requests are
-// those of RateLimitRequest: https://github.com/Kuadrant/limitador/pull/515, kuadrantrls.proto.
+// Field numbers of Kuadrant's ReserveRequest, CommitRequest and ReserveResponse. The first two fields of the requests
+// are those of RateLimitRequest: https://github.com/Kuadrant/limitador/pull/515, kuadrantrls.proto.
 const (
 	fieldReserveAmount = 3 // a number
 	fieldCommitID      = 3 // a text

@@ -23,8 +23,8 @@ var (
 	Reserve = &Method{Service: kuadrant, Name: "Reserve", Request: "ReserveRequest", Response: "ReserveResponse",
 		Read: messages.DecodeReserve, Do: (*ratelimit.Service).Decide, Write: messages.AppendReserved}
 	// Commit settles a reservation by what its request has cost. Without an ID it is a report.
-	Commit = &Method{Service: kuadrant, Name: "Commit", Request: "CommitRequest", Response: "CommitResponse", Returns: true,
-		Read: messages.DecodeCommit, Do: (*ratelimit.Service).Decide, Write: messages.AppendCommitted}
+	Commit = &Method{Service: kuadrant, Name: "Commit", Request: "CommitRequest", Response: "CommitResponse",
+		Returns: true, Read: messages.DecodeCommit, Do: (*ratelimit.Service).Decide, Write: messages.AppendCommitted}
 )
 
 func check(s *ratelimit.Service, ctx context.Context, reqs []*ratelimit.Request, resps []*ratelimit.Response) {

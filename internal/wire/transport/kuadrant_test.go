@@ -43,14 +43,19 @@ func newService(t *testing.T) *ratelimit.Service {
 
 func serviceWith(t *testing.T, encoder ratelimit.Encoder) *ratelimit.Service {
 	t.Helper()
-	set, problems := rulefile.Load([]rulefile.Source{{Name: "test.yaml", Data: []byte(tokenRules)}}, rulefile.Options{})
+	return serviceOf(t, tokenRules, encoder, func() limit.Instant { return limit.InstantOf(time.Now()) })
+}
+
+// serviceOf returns a service on counters in memory.
+func serviceOf(t *testing.T, rules string, encoder ratelimit.Encoder, now func() limit.Instant) *ratelimit.Service {
+	t.Helper()
+	set, problems := rulefile.Load([]rulefile.Source{{Name: "test.yaml", Data: []byte(rules)}}, rulefile.Options{})
 	if set == nil {
 		t.Fatal(problems)
 	}
 	be := memory.New(memory.Config{})
 	s, err := ratelimit.New(ratelimit.Config{
-		Backend: be, Caps: memory.Caps(), Local: be, Encoder: encoder, Log: slog.New(slog.DiscardHandler),
-		Now: func() limit.Instant { return limit.InstantOf(time.Now()) },
+		Backend: be, Caps: memory.Caps(), Local: be, Encoder: encoder, Log: slog.New(slog.DiscardHandler), Now: now,
 	}, set)
 	if err != nil {
 		t.Fatal(err)
