@@ -47,6 +47,20 @@ const (
 	EndFree               // they are given back
 )
 
+// A ReserveFull says what becomes of a rule's limits when a request that has reserved units ends with the status 429: the
+// provider says that its own budget is used up.
+type ReserveFull uint8
+
+// The answers. The zero value is FullFree.
+const (
+	fullDefault ReserveFull = iota
+	// FullFree: what was reserved is given back, as for other requests that have cost nothing.
+	FullFree
+	// FullExhaust: what is left of the limit with the shortest window is taken, so that no other request goes there
+	// before it has room again.
+	FullExhaust
+)
+
 // A ReserveMatch says how the end of a request finds its reservation.
 type ReserveMatch uint8
 
@@ -90,6 +104,7 @@ var (
 	askNames       = []string{AskZero: "zero", AskOne: "one", AskEstimate: "estimate"}
 	reportNames    = []string{ReportCost: "cost", ReportDifference: "difference"}
 	reservingNames = []string{ReserveAuto: "auto", ReserveEstimate: "estimate"}
+	fullNames      = []string{FullFree: "free", FullExhaust: "exhaust"}
 	endNames       = []string{EndCharge: "charge", EndFree: "free"}
 	matchNames     = []string{MatchToken: "token", MatchOldest: "oldest"}
 )
@@ -101,6 +116,7 @@ func ReserveEnds() []string    { return slices.Clone(endNames[1:]) }
 func ReserveMatches() []string { return slices.Clone(matchNames[1:]) }
 func ReserveAsks() []string    { return slices.Clone(askNames[1:]) }
 func ReserveReports() []string { return slices.Clone(reportNames[1:]) }
+func ReserveFulls() []string   { return slices.Clone(fullNames[1:]) }
 
 // A Reserve has requests whose cost is known afterwards charge units when they ask. They
 // are corrected when the cost is known.
@@ -114,6 +130,7 @@ type Reserve struct {
 	// OnLost is for a reservation whose request has an end of which nobody knows, or that
 	// does not say the cost. On5xx is for one whose request failed without saying it.
 	OnLost, On5xx ReserveEnd
+	On429         ReserveFull
 	Match         ReserveMatch
 	Ask           ReserveAsk
 	Report        ReserveReport
@@ -145,6 +162,7 @@ func (r *Reserve) String() string {
 	}
 	l.add(" ttl %s on_lost %s", units.Format(r.TTL), endNames[r.OnLost])
 	l.addIf(r.Match == MatchToken, " on_5xx %s", endNames[r.On5xx])
+	l.addIf(r.On429 > FullFree, " on_429 %s", fullNames[r.On429])
 	l.add(" match %s", matchNames[r.Match])
 	l.addIf(r.Ask > AskZero, " ask %s", askNames[r.Ask])
 	l.addIf(r.Report > ReportCost, " report %s", reportNames[r.Report])
@@ -193,6 +211,7 @@ func (s *spot) reserving(r *Reserve, t *Terms) {
 	s.word("match", int(r.Match), len(matchNames))
 	s.word("on_lost", int(r.OnLost), len(endNames))
 	s.word("on_5xx", int(r.On5xx), len(endNames))
+	s.word("on_429", int(r.On429), len(fullNames))
 	if r.Match == matchDefault {
 		r.Match = MatchToken
 	}
@@ -209,6 +228,10 @@ func (s *spot) reserving(r *Reserve, t *Terms) {
 	} else if r.On5xx == EndDefault {
 		r.On5xx = EndFree
 	}
+	if r.On429 != fullDefault && oldest {
+		s.errorf("on_429", "on_429 needs match: token: with match: oldest nobody says how a request has ended")
+	}
+	r.On429 = max(r.On429, FullFree)
 	r.TTL = cmp.Or(r.TTL, DefaultReserveTTL)
 	if r.TTL < minReserveTTL || r.TTL > maxReserveTTL || r.TTL%time.Millisecond != 0 {
 		s.errorf("ttl", "ttl %s is not whole milliseconds from %s to %s", units.Format(r.TTL), units.Format(minReserveTTL),

@@ -185,7 +185,10 @@ func (c *Call) openReturn(b *Batch, i int) *Error {
 		}
 		end.settles, end.cost = true, max(end.cost, c.Request.cost(d))
 	case opOutcome:
-		end.failed = d.HasHits && d.Hits >= 500
+		if d.HasHits {
+			end.status = d.Hits
+		}
+		end.failed = end.status >= 500
 	default:
 		end.action = leases.Action(op)
 	}

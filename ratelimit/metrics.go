@@ -119,7 +119,8 @@ func NewMetrics() *Metrics {
 			"cost; failed and unsettled: ended without one, by a request that failed or not; lost: nobody has ended it; late: "+
 			"its end came after that; repeated: its end came again; cancelled: nobody took the answer; unkept: not kept, so "+
 			"that the charge stays; refused: its key has as many as it may have; unreserved: a cost for which nothing was "+
-			"reserved; unasked: a call that neither reserves nor reports, by the hits that it has.",
+			"reserved; unasked: a call that neither reserves nor reports, by the hits that it has; "+
+			"full: ended with 429, so that what was left of its limits was taken.",
 			rule.Closed("event", metrics.Texts(0, leases.NumReservationEvents)...)),
 		m.reservedUnits.Row("headgate_reserved_units_total", "Units of reservations: reserved, given back when they were "+
 			"settled or lost (refunded), charged beyond what was reserved (overspent), and given back because their request "+

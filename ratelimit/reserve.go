@@ -40,6 +40,9 @@ func newReserveView(v *ruleView, conf *Config) *reserveView {
 	if bounded {
 		most = bound
 	}
+	if r.Reserve.On429 == descriptors.FullExhaust {
+		v.exhaust(conf)
+	}
 	l := limit.MustNew(limit.Spec{Algorithm: limit.Concurrency, Max: most, Window: r.Reserve.KeptFor()})
 	lease := newLimitView(r, &descriptors.RuleLimit{Limit: l, KeyPart: limit.ReservationPart, Name: reservations,
 		Shadow: !bounded}, conf)
@@ -63,6 +66,23 @@ func (v *ruleView) openReservations() (most int64, bounded bool) {
 		}
 	}
 	return most, bounded
+}
+
+// exhaust prepares the limit of v of which a request can take what is left, if the backend keeps such a limit: the one
+// that has room again first. A provider that is full for a minute says nothing about a day.
+func (v *ruleView) exhaust(conf *Config) {
+	var first *LimitView
+	for i := range v.limits {
+		if lv := &v.limits[i]; lv.reserved && (first == nil || lv.Limit.Window() < first.Limit.Window()) {
+			first = lv
+		}
+	}
+	if first == nil {
+		return
+	}
+	if with, err := first.Limit.WithOverflow(limit.Saturate, 0); err == nil && conf.Caps.Check(with) == nil {
+		first.full = with
+	}
 }
 
 // A reserving says what a descriptor does under a rule with reserve.
@@ -403,6 +423,10 @@ func (c *Call) endReservations(b *Batch, r *leases.Return, end *tokenEnd) {
 		if view != nil && free {
 			s.Ops = view.corrections(s.Ops, one.Key.Group, parts, cost, r.Granted)
 		}
+		if end.full(view) {
+			s.Event, s.cost = leases.Full, -1
+			view.takeTheRest(s.Ops[1:])
+		}
 		c.settle(s)
 	}
 }
@@ -416,6 +440,24 @@ type tokenEnd struct {
 	action          leases.Action // on leases of requests in flight, "" for none
 	settles, failed bool
 	cost            int64
+	status          uint64 // of its request, 0 if the call does not say it
+}
+
+const tooManyRequests = 429
+
+// full reports whether the provider has said that its own budget is used up, and the rule wants nothing to be left then.
+func (e *tokenEnd) full(view *ruleView) bool {
+	return e.status == tooManyRequests && e.settles && view != nil &&
+		view.reserve.On429 == descriptors.FullExhaust
+}
+
+// takeTheRest makes ops that correct what the limits of v have been charged take what is left of them.
+func (v *ruleView) takeTheRest(ops []limit.Op) {
+	for i := range ops {
+		if lv := v.limitOf(ops[i].Key.Limit); lv.full != nil {
+			ops[i].Limit, ops[i].Cost = lv.full, limit.MaxUnits
+		}
+	}
 }
 
 // A ReservationEnd says how a request of this process has ended that has reserved units.

@@ -420,6 +420,49 @@ descriptors:
 }
 
 // TestARefusedRequestReservesNothing: of several descriptors one refuses.
+// TestAProviderThatIsFull: the status 429 at the end takes what is left of the limit that has room again first, once.
+func TestAProviderThatIsFull(t *testing.T) {
+	h := setup(t, `
+domain: d
+descriptors:
+  - key: to
+    choose: provider
+    reserve: {amount: 100, ttl: 1m, on_429: exhaust}
+    limits:
+      - {name: tpm, algorithm: token_bucket, rate: 1000/min}
+      - {name: day, algorithm: fixed_window, limit: 50000, window: 1d}
+      - {name: seen, algorithm: fixed_window, limit: 1000, window: 1h, shadow: true}
+`)
+	h.now = h.now.Add(time.Second)
+	ask := func() (token, chosen string) {
+		r := h.ask(desc("to=openai"), desc("to=azure"))
+		chosen = "none"
+		for i, st := range r.Statuses {
+			if !r.OverLimit && !st.OverLimit && chosen == "none" {
+				chosen = []string{"openai", "azure"}[i]
+			}
+		}
+		return meta(t, r, DefaultLeaseKey), chosen
+	}
+	first, _ := ask()
+	second, to := ask()
+	if to != "openai" {
+		t.Fatalf("chosen is %s", to)
+	}
+	h.ask(ended(first, 0, 200)...)
+	h.wantLeft("to=openai", "900 49900 900")
+	h.ask(ended(second, 0, 429)...)
+	h.wantLeft("to=openai", "0 50000 1000")
+	third, _ := ask()
+	h.wantLeft("to=azure", "900 49900 900")
+	h.now = h.now.Add(30 * time.Second)
+	h.ask(ended(second, 0, 429)...) // a repeated end
+	h.wantLeft("to=openai", "500 50000 1000")
+	h.ask(ended(third, 40, 200)...)
+	h.wantLeft("to=azure", "960 49960 960")
+	h.wantEvents("to", "reserved 3, settled 2, repeated 1, full 1")
+}
+
 func TestARefusedRequestReservesNothing(t *testing.T) {
 	h := setup(t, reserveRules)
 	for range 3 {

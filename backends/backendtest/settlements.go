@@ -49,5 +49,22 @@ func checkSettlements(e *env) {
 				left = got
 			}
 		}
+		e.takeTheRest(now, l, budget, lease)
+	}
+}
+
+// takeTheRest ends a reservation and has what is left taken.
+func (e *env) takeTheRest(now limit.Instant, l *limit.Limit, budget, lease limit.Key) {
+	e.Helper()
+	lives, left := e.inFlight(limit.MaxUnits, time.Hour), e.takeOne(now, budget, l, 0).Remaining
+	e.take(limit.Request{At: now, Ops: []limit.Op{{Key: budget, Limit: l.Strict(), Cost: 30},
+		{Key: lease, Limit: lives, Cost: 1, Holder: limit.WithAmount("h", 30)}}})
+	for i, want := range []int64{left - 30, 0} { // the second time there is nothing to end
+		v := e.take(limit.Request{At: now, Ops: []limit.Op{
+			{Key: lease, Limit: lives, Cost: -1, Shadow: true, Holder: limit.WithAmount("h", 30), Ending: limit.EndKnown},
+			{Key: budget, Limit: e.overflowing(l, limit.Saturate), Cost: limit.MaxUnits, AsOf: now}}})
+		if got := e.takeOne(now, budget, l, 0).Remaining; got != 0 || v.Outcomes[1].Taken != want {
+			e.Errorf("%v, end %d: %+v, %d left; want %d taken of %d, and none left", l, i, v.Outcomes[1], got, want, left)
+		}
 	}
 }

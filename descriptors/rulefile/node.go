@@ -39,7 +39,8 @@ var (
 		"local_share", "reserve", "warn_at",
 	}}
 	levelReserve = &keyLevel{"reserve", []string{
-		"amount", "default", "min", "max", "ttl", "on_lost", "on_5xx", "match", "ask", "report",
+		"amount", "default", "min", "max", "ttl", "on_lost", "on_5xx", "on_429", "match", "ask",
+		"report",
 	}}
 	levelReplaces = &keyLevel{"an entry of replaces", []string{"name"}}
 	levelResponse = &keyLevel{"response", []string{"content", "headers"}}

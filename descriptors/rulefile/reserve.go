@@ -28,6 +28,7 @@ func (l *loader) reserve(f fields, t *twig) *descriptors.ReserveSpec {
 		}
 		choose(l, f, t, "on_lost", descriptors.ReserveEnds(), &spec.OnLost)
 		choose(l, f, t, "on_5xx", descriptors.ReserveEnds(), &spec.On5xx)
+		choose(l, f, t, "on_429", descriptors.ReserveFulls(), &spec.On429)
 		choose(l, f, t, "match", descriptors.ReserveMatches(), &spec.Match)
 		choose(l, f, t, "ask", descriptors.ReserveAsks(), &spec.Ask)
 		choose(l, f, t, "report", descriptors.ReserveReports(), &spec.Report)

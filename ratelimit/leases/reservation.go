@@ -53,13 +53,14 @@ const (
 	Refused                    // its request is refused, because its key has as many as it may have
 	Reported                   // a cost for which nothing was reserved
 	Unasked                    // a call that neither reserves nor reports, by the hits that it has
+	Full                       // ended with the status 429, so that what is left of its limits was taken
 	NumReservationEvents
 )
 
 // String returns the event's metric label.
 func (e ReservationEvent) String() string {
 	return [NumReservationEvents]string{"reserved", "settled", "failed", "unsettled", "lost", "late", "repeated",
-		"cancelled", "unkept", "refused", "unreserved", "unasked"}[e]
+		"cancelled", "unkept", "refused", "unreserved", "unasked", "full"}[e]
 }
 
 // A UnitKind says which units of reservations are counted.
@@ -114,7 +115,9 @@ func (t *Tracker) NoteSettled(s *Settlement, v *limit.Verdict) {
 	default:
 		events.At(int(Again)).Inc()
 	}
-	t.noteUnits(s.Domain, s.Rule, v)
+	if s.Event != Full {
+		t.noteUnits(s.Domain, s.Rule, v)
+	}
 }
 
 // noteUnits counts the units that a settlement has corrected, of its first limit.

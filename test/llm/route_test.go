@@ -51,6 +51,34 @@ func TestCallsGoWhereTheBudgetIs(t *testing.T) {
 	})
 }
 
+// TestAProviderThatIsFullIsPassedOver: one call gets a provider's own 429. From then on all calls go to the other,
+// though the first has most of its budget left, until its window ends.
+func TestAProviderThatIsFullIsPassedOver(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		insideHour()
+		reserve := strings.Replace(estimated, "}", ", on_429: exhaust}", 1)
+		l := p.start(t, llmtest.Setup{Rules: routing(reserve, perHour), Providers: providers})
+		l.Providers["openai"].Full.Store(true)
+		if o := l.Do(t.Context(), long("u")); o.Refused != 1 {
+			t.Fatalf("the provider is full: %+v", o)
+		}
+		testenv.Eventually(t, 10*time.Second, "pass it over", func() string {
+			if o := l.Do(t.Context(), long("u")); o.Passed != 1 {
+				return fmt.Sprintf("%+v", o)
+			}
+			return ""
+		})
+		_, before := l.Providers["azure"].Spent("u", time.Time{})
+		l.Providers["openai"].Full.Store(false)
+		if o := l.Burst(t.Context(), 50, long("u")); o.Passed != 10-before || o.Failed > 0 {
+			t.Errorf("%+v, want %d that pass", o, 10-before)
+		}
+		if n, calls := l.Providers["openai"].Spent("u", time.Time{}); n != 0 || calls != 0 {
+			t.Errorf("the full one answered %d calls and spent %d", calls, n)
+		}
+	})
+}
+
 // TestClientsDoNotChoose: the header that the route follows is headgate's, whatever the client sends in it.
 func TestClientsDoNotChoose(t *testing.T) {
 	inMemory(t, func(t *testing.T, p place) {

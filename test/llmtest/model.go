@@ -17,6 +17,8 @@ import (
 type Model struct {
 	Addr string // host:port
 	Ledger
+	// Full: a budget of its own is used up, so that it answers 429.
+	Full   atomic.Bool
 	server http.Server
 	open   atomic.Int64
 }
@@ -73,6 +75,9 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	speak := apiOf(r.URL.Path)
 	switch {
+	case m.Full.Load():
+		http.Error(w, `{"error":{"message":"rate limit reached"}}`, http.StatusTooManyRequests)
+		return
 	case err != nil || plan.End == Refuses:
 		http.Error(w, `{"error":{"message":"bad request"}}`, http.StatusBadRequest)
 		return
