@@ -89,6 +89,8 @@ to add.`,
 	f.DurationVar(&opt.Timeout, "timeout", 500*time.Millisecond, "timeout of a call to headgate")
 	f.BoolVar(&opt.Deny, "deny-without-answer", false,
 		"reject requests with status 500 when headgate does not answer (default: let them pass)")
+	f.StringVar(&opt.Tokens, "tokens", envoyconf.TokensLua,
+		"who reads the tokens of calls to language models: lua, or native for Envoy itself, from 1.40 on")
 	f.StringVar(&opt.LeaseKey, "lease-key", ratelimit.DefaultLeaseKey,
 		"`name` of the lease in Envoy's dynamic metadata; one for each filter that asks headgate about a request")
 	f.StringVar(&opt.Owner, "owner", "envoy",

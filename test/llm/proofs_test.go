@@ -35,6 +35,31 @@ func TestBurst(t *testing.T) {
 	})
 }
 
+// TestTokensThatEnvoyReads: the budget holds as well where Envoy reads the tokens itself.
+func TestTokensThatEnvoyReads(t *testing.T) {
+	t.Parallel()
+	testenv.Require(t, "envoy-1.40.0")
+	insideHour()
+	native := []string{"--tokens", "native"}
+	l := place{"1.40.0", "memory", 1}.start(t, llmtest.Setup{Rules: rules(estimated, perHour), Print: native})
+	if o := l.Burst(t.Context(), 200, long("u")); o.Passed != 10 || o.Refused != 190 || o.Failed > 0 {
+		t.Errorf("%+v, want 10 that pass", o)
+	}
+	if n := spent(l, "u"); n != budget {
+		t.Errorf("spent %d, want %d", n, budget)
+	}
+	routed := place{"1.40.0", "memory", 1}.start(t, llmtest.Setup{Rules: routing(estimated, perHour), Providers: providers,
+		Print: native})
+	if o := routed.Burst(t.Context(), 60, long("u")); o.Passed != 20 || o.Refused != 40 || o.Failed > 0 {
+		t.Errorf("with a choice: %+v, want 20 that pass", o)
+	}
+	for name, model := range routed.Providers {
+		if n, calls := model.Spent("u", time.Time{}); n != budget || calls != 10 {
+			t.Errorf("%s answered %d calls and spent %d, want 10 and %d", name, calls, n, budget)
+		}
+	}
+}
+
 // TestGatewayThatReports: with the configuration that Envoy Gateway writes, a first burst of a user passes as many
 // calls as the budget has room for defaults, whatever other users did, and a later one what is known from calls before.
 func TestGatewayThatReports(t *testing.T) {

@@ -10,6 +10,8 @@ func apiOf(path string) *api {
 	switch {
 	case strings.HasSuffix(path, "/chat/completions"):
 		return &openAI
+	case strings.HasSuffix(path, "/responses"):
+		return &responses
 	case strings.HasSuffix(path, "/messages"):
 		return &anthropic
 	case strings.HasSuffix(path, "enerateContent"):
@@ -42,6 +44,32 @@ var openAI = api{
 				"}\n\n"
 		}
 		return []string{last, "data: [DONE]\n\n"}
+	},
+}
+
+var responses = api{
+	always: true,
+	usage: func(in, out int64) string {
+		return fmt.Sprintf(`{"input_tokens":%d,"input_tokens_details":{"cached_tokens":3},"output_tokens":%d,`+
+			`"output_tokens_details":{"reasoning_tokens":1},"total_tokens":%d}`, in, out, in+out)
+	},
+	whole: func(text, usage string) string {
+		return `{"id":"resp_1","object":"response","created_at":1,"status":"completed","model":"mock","output":[{"type":` +
+			`"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"` + text +
+			`","annotations":[]}]}],"usage":` + usage + `}`
+	},
+	begin: func(*answer) []string {
+		return []string{"event: response.created\ndata: " + `{"type":"response.created","sequence_number":0,"response":` +
+			`{"id":"resp_1","object":"response","status":"in_progress","model":"mock","output":[],"usage":null}}` + "\n\n"}
+	},
+	piece: func(a *answer) string {
+		return "event: response.output_text.delta\ndata: " + `{"type":"response.output_text.delta","item_id":"msg_1",` +
+			`"output_index":0,"content_index":0,"delta":"` + a.text() + `"}` + "\n\n"
+	},
+	end: func(a *answer) []string {
+		return []string{"event: response.completed\ndata: " + `{"type":"response.completed","sequence_number":9,"response":` +
+			`{"id":"resp_1","object":"response","status":"completed","model":"mock","output":[],"usage":` + a.report() +
+			"}}\n\n"}
 	},
 }
 

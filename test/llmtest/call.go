@@ -12,7 +12,7 @@ import (
 
 // A Call is what a client asks of a model.
 type Call struct {
-	API    string // "openai", "anthropic" or "gemini"; "" is openai
+	API    string // "openai", "responses" (OpenAI's, too), "anthropic" or "gemini"; "" is openai
 	Stream bool
 	User   string
 	// MaxTokens limits the output; 0 leaves it out.
@@ -72,6 +72,8 @@ func (c Call) text() (path, body string) {
 		stream = `,"stream":true`
 	}
 	switch c.API {
+	case "responses":
+		return "/v1/responses", `{"model":"mock"` + limit("max_output_tokens") + stream + `,"input":"` + c.Prompt + `"}`
 	case "anthropic":
 		return "/v1/messages", `{"model":"mock"` + limit("max_tokens") + stream + `,` + messages + `}`
 	case "gemini":

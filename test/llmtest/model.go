@@ -49,6 +49,7 @@ type asked struct {
 	} `json:"stream_options"`
 	MaxTokens           int64 `json:"max_tokens"`
 	MaxCompletionTokens int64 `json:"max_completion_tokens"`
+	MaxOutputTokens     int64 `json:"max_output_tokens"`
 	GenerationConfig    struct {
 		MaxOutputTokens int64 `json:"maxOutputTokens"`
 	} `json:"generationConfig"`
@@ -56,7 +57,7 @@ type asked struct {
 
 // most is the client's limit on output, or 0.
 func (a *asked) most() int64 {
-	return max(a.MaxTokens, a.MaxCompletionTokens, a.GenerationConfig.MaxOutputTokens)
+	return max(a.MaxTokens, a.MaxCompletionTokens, a.MaxOutputTokens, a.GenerationConfig.MaxOutputTokens)
 }
 
 const maxBody = 16 << 20

@@ -77,7 +77,13 @@ func (c *Config) Fragments() ([]byte, error) { return render("fragments", c) }
 
 // EnvoyFilter returns a resource of Istio that puts the parts into the sidecars of its
 // namespace.
-func (c *Config) EnvoyFilter() ([]byte, error) { return render("istio", c) }
+func (c *Config) EnvoyFilter() ([]byte, error) {
+	if c.Native() {
+		return nil, errors.New("--tokens native is not for Istio: routes say in which dialect calls are, and an EnvoyFilter " +
+			"of headgate has none")
+	}
+	return render("istio", c)
+}
 
 // Part returns a template's text.
 func (c *Config) Part(name string) (string, error) {
@@ -115,12 +121,47 @@ var names = map[string]string{
 	"defaultLease": ratelimit.DefaultLeaseKey,
 }
 
-// Lua returns what reads the bodies of calls to language models.
-func (c *Config) Lua() string { return strings.TrimSpace(llmLua) }
+// Lua returns what reads the bodies of calls to language models, or what hands on what Envoy has read of answers.
+func (c *Config) Lua() string {
+	if c.Native() {
+		return strings.TrimSpace(nativeAnswerLua)
+	}
+	return strings.TrimSpace(llmLua)
+}
+
+// Native reports whether Envoy itself reads the bodies of calls to language models.
+func (c *Config) Native() bool { return c.Reserves && c.Tokens == TokensNative }
+
+// NativeRequestLua returns what hands on what Envoy has read of requests.
+func (c *Config) NativeRequestLua() string { return strings.TrimSpace(nativeRequestLua) }
+
+// A Dialect is an API of language models that Envoy reads, and the end of its paths as a regular expression.
+type Dialect struct{ Protocol, Path string }
+
+// Dialects are those whose requests Envoy reads.
+func (c *Config) Dialects() []Dialect {
+	return []Dialect{
+		{"OPENAI_CHAT_COMPLETIONS", "/chat/completions"},
+		{"OPENAI_RESPONSES", "/responses"},
+		{"ANTHROPIC_MESSAGES", "/messages"},
+		{"GEMINI_GENERATE_CONTENT", ":(generateContent|streamGenerateContent)"},
+	}
+}
+
+// First is the cluster that routes lead to if nothing chooses another.
+func (c *Config) First() string {
+	if c.Choice != nil {
+		return c.Choice.Clusters()[0]
+	}
+	return application
+}
 
 // Least is the oldest Envoy that the configuration is for.
 func (c *Config) Least() Version {
-	if c.Hits() {
+	switch {
+	case c.Native():
+		return withTokens
+	case c.Hits():
 		return withHits
 	}
 	return Oldest

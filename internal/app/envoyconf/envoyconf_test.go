@@ -25,6 +25,7 @@ func options() Options {
 		Version: Version{1, 40}, Address: []string{"127.0.0.1:8081"}, Services: []string{"127.0.0.1:8082"},
 		Upstream: []string{"127.0.0.1:9000"},
 		Listen:   10000, Admin: "127.0.0.1:9901", LeaseKey: "lease", Owner: "envoy", Timeout: 500 * time.Millisecond,
+		Tokens: TokensLua,
 	}
 }
 
@@ -72,7 +73,7 @@ type printed struct {
 }
 
 func all() []printed {
-	plain := func(*Options) {}
+	plain, native := func(*Options) {}, func(o *Options) { o.Tokens = TokensNative }
 	return []printed{
 		{"one", "one", (*Config).Bootstrap, plain},
 		{"one.parts", "one", (*Config).Fragments, plain},
@@ -90,6 +91,8 @@ func all() []printed {
 		{"llm", "llm", (*Config).Bootstrap, func(o *Options) { o.LeaseKey = "budget" }},
 		{"llm.parts", "llm", (*Config).Fragments, plain},
 		{"llm.istio", "llm", (*Config).EnvoyFilter, func(o *Options) { o.Owner = IstioOwner }},
+		{"native", "llm", (*Config).Bootstrap, native},
+		{"native.parts", "llm", (*Config).Fragments, native},
 		{"slow", "slow", (*Config).EnvoyFilter, plain},
 		{"choose", "choose", (*Config).Bootstrap, func(o *Options) {
 			o.Version, o.Upstream = Version{1, 36}, []string{"openai=openai.internal:8000", "azure=azure.internal:8000"}

@@ -79,7 +79,7 @@ func posted(body string, change ...func(*http.Request)) func(context.Context, st
 }
 
 func luaCases() (all []luaCase) {
-	for _, api := range []string{"openai", "anthropic", "gemini"} {
+	for _, api := range []string{"openai", "responses", "anthropic", "gemini"} {
 		for _, stream := range []bool{false, true} {
 			add := func(name string, c llmtest.Call, estimate, tokens string) {
 				c.API, c.Stream, c.Plan.Input = api, stream, 100

@@ -24,6 +24,9 @@ type Options struct {
 	Listen int
 	Admin  string
 
+	// Tokens says who reads the bodies of calls to language models: TokensLua or TokensNative.
+	Tokens string
+
 	// LeaseKey is where in dynamic metadata the lease of a request is kept.
 	LeaseKey string
 	// Owner names this Envoy as the owner of its requests' leases: plain text,
@@ -79,6 +82,15 @@ var Oldest = Version{1, 36}
 
 // withHits is the oldest Envoy that can count down.
 var withHits = Version{1, 38}
+
+// withTokens is the oldest Envoy that reads the bodies of calls to language models.
+var withTokens = Version{1, 40}
+
+// Who reads the bodies of calls to language models.
+const (
+	TokensLua    = "lua"    // a script of headgate's own
+	TokensNative = "native" // Envoy, from 1.40 on
+)
 
 // ParseVersion reads "1.40", "1.40.0" or "v1.40.0".
 func ParseVersion(s string) (Version, error) {
@@ -139,6 +151,13 @@ func (o *Options) check() error {
 	if strings.Contains(o.Owner, "%") && !o.Started() {
 		wrong("the owner %q must be plain text, or have no %% but in %%ENVIRONMENT(NAME)%%: Envoy replaces nothing in the "+
 			"metadata of its access log, which must be the same", o.Owner)
+	}
+	switch {
+	case o.Tokens != TokensLua && o.Tokens != TokensNative:
+		wrong("--tokens is %s or %s, not %q", TokensLua, TokensNative, o.Tokens)
+	case o.Tokens == TokensNative && o.Version.before(withTokens):
+		wrong("--tokens native needs --envoy-version %v: older Envoys do not read the bodies of calls to language models",
+			withTokens)
 	}
 	o.checkIstio(wrong)
 	o.checkTLS(wrong)

@@ -120,6 +120,14 @@ func seconds(d time.Duration) string {
 //go:embed llm.lua
 var llmLua string
 
+// The Lua that hands on what Envoy itself has read of calls to language models.
+var (
+	//go:embed nativeanswer.lua
+	nativeAnswerLua string
+	//go:embed nativerequest.lua
+	nativeRequestLua string
+)
+
 // chooseLua tells the route which cluster was chosen.
 //
 //go:embed choose.lua
