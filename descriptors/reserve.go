@@ -47,8 +47,8 @@ const (
 	EndFree               // they are given back
 )
 
-// A ReserveFull says what becomes of a rule's limits when a request that has reserved units ends with the status 429: the
-// provider says that its own budget is used up.
+// A ReserveFull says what becomes of a rule's limits when a request that has reserved units ends with the status 429:
+// the provider says that its own budget is used up.
 type ReserveFull uint8
 
 // The answers. The zero value is FullFree.

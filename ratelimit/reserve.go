@@ -445,7 +445,7 @@ type tokenEnd struct {
 
 const tooManyRequests = 429
 
-// full reports whether the provider has said that its own budget is used up, and the rule wants nothing to be left then.
+// full reports whether the provider has said that its own budget is used up, and the rule wants nothing to be left.
 func (e *tokenEnd) full(view *ruleView) bool {
 	return e.status == tooManyRequests && e.settles && view != nil &&
 		view.reserve.On429 == descriptors.FullExhaust

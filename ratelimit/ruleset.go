@@ -64,7 +64,7 @@ type LimitView struct {
 	// reserved: requests reserve units of it.
 	reserved bool
 	// full takes what is left; nil if no request makes the limit full.
-	full *limit.Limit
+	full     *limit.Limit
 	warnAt   int64  // in percent, 0 if the limit has none
 	warnLeft int64  // see warnLeft
 	near     []byte // encoded metadata of a limit that is nearly used up

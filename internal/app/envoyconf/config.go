@@ -79,8 +79,8 @@ func (c *Config) Fragments() ([]byte, error) { return render("fragments", c) }
 // namespace.
 func (c *Config) EnvoyFilter() ([]byte, error) {
 	if c.Native() {
-		return nil, errors.New("--tokens native is not for Istio: routes say in which dialect calls are, and an EnvoyFilter " +
-			"of headgate has none")
+		return nil, errors.New("--tokens native is not for Istio: routes say in which dialect calls are, and an " +
+			"EnvoyFilter of headgate has none")
 	}
 	return render("istio", c)
 }

@@ -12,4 +12,6 @@
 //     ./test/llm -run 'CallsGo|Groups'
 //   - which usage fields of language models are read: llm.lua and test/llmtest (the model of tests); go test
 //     ./internal/app/envoyconf -run Lua; go test ./test/llm
+//   - what is handed on that Envoy itself has read of them: nativeanswer.lua and nativerequest.lua; go test
+//     ./internal/app/envoyconf -run EnvoyReads
 package envoyconf

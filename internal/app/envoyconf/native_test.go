@@ -34,8 +34,8 @@ func nativeConfig(t *testing.T, model string) string {
 	return config + logged + rest
 }
 
-// nativeCases are those of Lua, with what Envoy makes of them instead: an estimate has the bytes of the input even where
-// there is no limit on the output, names are what they are, and a body that is no JSON is refused.
+// nativeCases are those of Lua, with what Envoy makes of them instead: long bodies have an estimate, names are what they
+// are, and a body that is no JSON is refused.
 func nativeCases() []luaCase {
 	all := luaCases()
 	for i := range all {
@@ -63,8 +63,8 @@ func nativeCases() []luaCase {
 	return all
 }
 
-// TestEnvoyReadsLanguageModels: Envoy 1.40 finds what calls may use and have used, in the configuration that is printed,
-// also of bodies of some megabytes.
+// TestEnvoyReadsLanguageModels: Envoy 1.40 finds what calls may use and have used, in the configuration that is
+// printed, also of bodies of some megabytes.
 func TestEnvoyReadsLanguageModels(t *testing.T) {
 	t.Parallel()
 	testenv.Require(t, "envoy-1.40.0")

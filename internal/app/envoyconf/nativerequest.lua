@@ -1,5 +1,5 @@
--- Writes into dynamic metadata what a call to a language model may use, llm:estimate, as Envoy's ai_protocol_manager has
--- read it: the client's limit on the output, and the length of the input.
+-- Writes into dynamic metadata what a call to a language model may use, llm:estimate, as Envoy's
+-- ai_protocol_manager has read it: the client's limit on the output, and the length of the input.
 local MOST = 1000000000 -- Envoy drops a descriptor with more hits.
 
 function envoy_on_request(handle)
