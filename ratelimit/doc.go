@@ -12,7 +12,7 @@
 //   - what a request reserves, and how its end is read: reserve.go and costs.go; go test ./ratelimit -run
 //     'Reserv|Report|Auto|Figure'; go test ./test/attack -run Budget
 //   - which calls ask and which report: reserve.go; for several backends together.go; what is said where none of them
-//     reserves: unasked.go; go test ./ratelimit -run 'Ask|Together|SaySo'; go test ./internal/wire/transport -run Gateways
+//     reserves: unasked.go; go test ./ratelimit -run 'Ask|Together|SaySo'; go test ./internal/wire/transport
 //   - tokens of reservations, and reservations whose end never comes: leases/reservation.go; go test ./ratelimit -run
 //     'Reserv|Lost'
 //   - which descriptor of several is charged (choose): choose.go, limit/alternatives.go; go test ./ratelimit -run

@@ -34,8 +34,8 @@ func nativeConfig(t *testing.T, model string) string {
 	return config + logged + rest
 }
 
-// nativeCases are those of Lua, with what Envoy makes of them instead: long bodies have an estimate, names are what they
-// are, and a body that is no JSON is refused.
+// nativeCases are those of Lua, with what Envoy makes of them instead: long bodies have an estimate, names are what
+// they are, and a body that is no JSON is refused.
 func nativeCases() []luaCase {
 	all := luaCases()
 	for i := range all {
