@@ -134,8 +134,9 @@ func (l *Limiter) admit(ctx context.Context, c *call, domain string, list []Desc
 	if l.answers != nil {
 		l.answers(time.Since(start), ratelimit.CallOK, 1)
 	}
-	d.Allowed, d.Rule, d.Name, d.Max = true, a.Rule, a.Name, a.Limit.Max()
-	d.Window, d.Remaining, d.Reset = a.Limit.Window(), a.Remaining, time.Duration(a.Reset)*time.Second
+	d.Allowed, d.Rule, d.Name = true, a.Rule, a.Name
+	d.Max, d.Window = a.Limit.Quota()
+	d.Remaining, d.Reset = a.Remaining, time.Duration(a.Reset)*time.Second
 	return true
 }
 

@@ -65,8 +65,8 @@ type Decision struct {
 	Rule string
 	// Name is the limit's own name, possibly empty.
 	Name string
-	// Max is how many units it admits per Window. Window is 0 for limits on requests in
-	// flight.
+	// Max is how many units are left of it while it is unused: per Window, or what a token bucket holds, in the time
+	// in which it refills. Window is 0 for limits on requests in flight.
 	Max    int64
 	Window time.Duration
 	// Remaining is how many units are left, and Reset after how long the limit is as good
@@ -113,9 +113,9 @@ func (d *Decision) fill(r *ratelimit.Response) {
 		Chosen: in.Chosen, Near: in.Near,
 	}
 	if l := in.Limit; l != nil {
-		d.Max = l.Max()
-		if !l.Is(limit.Leased) {
-			d.Window = l.Window()
+		d.Max, d.Window = l.Quota()
+		if l.Is(limit.Leased) {
+			d.Window = 0
 		}
 	}
 	if d.Allowed {

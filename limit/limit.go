@@ -177,6 +177,15 @@ func (l *Limit) Window() time.Duration { return l.spec.Window }
 // burst of a token bucket, else Max.
 func (l *Limit) Capacity() int64 { return l.capacity }
 
+// Quota returns how many units an unused limit has, which is the most that can remain of it, and the time in which it has
+// all of them again: its window, or that in which a token bucket refills.
+func (l *Limit) Quota() (units int64, over time.Duration) {
+	if l.Is(Refilled) && l.capacity != l.spec.Max {
+		return l.capacity, l.RefillTime(l.capacity)
+	}
+	return l.spec.Max, l.spec.Window
+}
+
 // Interval returns the time in which a token bucket regains one unit, or in
 // which a sliding log pays back one that it owes, as num/den microseconds. It is how drivers that decide elsewhere than
 // in Go (Lua, SQL) get the same arithmetic.

@@ -296,7 +296,7 @@ func ceilSeconds(d time.Duration) int64 { return int64(d/time.Second + min(d%tim
 
 // wideness returns the figure that becomes 2^32-1, and 0 where all figures fit.
 func wideness(l *limit.Limit) int64 {
-	if most := max(l.Max(), l.Capacity()); most > math.MaxUint32 {
+	if most, _ := l.Quota(); most > math.MaxUint32 {
 		return most
 	}
 	return 0
@@ -312,9 +312,10 @@ func scaled(n, wide int64) uint32 {
 	return uint32(min(of, math.MaxUint32))
 }
 
-// LimitOnWire returns how many units l has per window, as statuses have it.
+// LimitOnWire returns how many units l has if it is unused, as statuses have it.
 func LimitOnWire(l *limit.Limit) uint32 {
-	return max(scaled(l.Max(), wideness(l)), uint32(min(l.Max(), 1)))
+	most, _ := l.Quota()
+	return scaled(most, wideness(l))
 }
 
 func invalid(format string, args ...any) *Error {

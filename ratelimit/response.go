@@ -24,7 +24,8 @@ func (c *Call) addLimitHeaders(h *Headers) {
 	if d == nil {
 		return
 	}
-	c.addHeader(h.Limit, strconv.FormatInt(d.Limit.Limit.Max(), 10))
+	most, _ := d.Limit.Limit.Quota()
+	c.addHeader(h.Limit, strconv.FormatInt(most, 10))
 	c.addHeader(h.Remaining, strconv.FormatInt(d.Left, 10))
 	c.addHeader(h.Reset, strconv.FormatInt(d.status.Reset, 10))
 	if h.IETF {
@@ -47,11 +48,11 @@ func (c *Call) addRefusalHeaders(h *Headers) {
 
 func (c *Call) addIETF(d *Decision) {
 	view := d.Limit
-	window := view.Limit.Window()
+	most, window := view.Limit.Quota()
 	if view.Limit.Is(limit.Leased) { // it is the life of a lease
 		window = 0
 	}
-	policy, state := IETFFields(view.label, view.Limit.Max(), window, d.Left, d.status.Reset)
+	policy, state := IETFFields(view.label, most, window, d.Left, d.status.Reset)
 	c.addHeader("RateLimit-Policy", policy)
 	c.addHeader("RateLimit", state)
 }
@@ -146,7 +147,8 @@ func (c *Call) exact() (figures map[string]any) {
 		if figures == nil {
 			figures = map[string]any{}
 		}
-		figures[strconv.Itoa(i)] = map[string]any{"limit": float64(d.Limit.Limit.Max()), "remaining": float64(d.Left)}
+		most, _ := d.Limit.Limit.Quota()
+		figures[strconv.Itoa(i)] = map[string]any{"limit": float64(most), "remaining": float64(d.Left)}
 	}
 	return figures
 }

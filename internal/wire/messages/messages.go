@@ -372,8 +372,8 @@ const (
 // sent as unit UNKNOWN: Envoy then makes a header with the number alone, where it
 // would trust a wrong unit. headgate ask reads the window from a field of its own.
 func (Encoder) Limit(name string, l *limit.Limit, multipliers bool) []byte {
-	unit, multiplier := unitOf(l.Window(), multipliers)
-	window := l.Window()
+	_, window := l.Quota()
+	unit, multiplier := unitOf(window, multipliers)
 	if l.Is(limit.Leased) { // it is the life of a lease
 		unit, multiplier, window = 0, 0, 0
 	}
