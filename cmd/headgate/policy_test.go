@@ -138,7 +138,18 @@ func TestPolicyFiles(t *testing.T) {
 		write("user:c,FIXED_WINDOW,9,0,60", line)
 		run(want, 1, "import", file)
 	}
+	for _, dump := range []string{ // of a table as this program has it, whose words are the older ones
+		"id,policy_key,type,capacity,refill_rate,window_seconds\n7,user:d,TOKEN_BUCKET,20,5,60\n",
+		"id\tpolicy_key\ttype\tcapacity\trefill_rate\twindow_seconds\n7\tuser:d\tTOKEN_BUCKET\t20\t5\t60\n",
+	} {
+		if err := os.WriteFile(file, []byte(dump), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		run("+ user:d token_bucket rate=5/s burst=20", 0, "import", file)
+		run("removed", 0, "delete", "user:d")
+	}
 	for text, want := range map[string]string{
+		"key,id,algorithm,limit,window\na,1,fixed_window,1,1s\n": "policies.csv:1: the columns are",
 		"window,key,limit,algorithm\n1s,a,1,fixed_window\n5x,b,1,fixed_window\n": "policies.csv:3:1: " +
 			"window \"5x\": is not a duration",
 		"key,algorithm,limit,window\n" +

@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -62,7 +63,8 @@ func policyImportCommand() *cobra.Command {
 		Long: `Make and change policies as a file says, in one transaction, and print what has
 changed. The first line of a CSV file is key,algorithm,limit,window,rate,burst, or in
 older words key,type,capacity,refillRate,windowSeconds; a JSON file is an array of
-objects with these fields. - reads the standard input.`,
+objects with these fields. What SELECT * FROM throttlex_policy prints, with commas or
+with tabs, is such a file as well. - reads the standard input.`,
 		Example: `  headgate policy import policies.csv --dry-run
   headgate policy import policies.csv --replace`,
 	}
@@ -128,8 +130,13 @@ func policyCells(p *table.Policy) []string {
 	return cells
 }
 
-func readCSVPolicies(name string, in io.Reader) ([]table.Edit, error) {
+// readCSVPolicies reads a file whose lines have commas or, as mysql --batch prints them, tabs.
+func readCSVPolicies(name string, in *bufio.Reader) ([]table.Edit, error) {
 	r := csv.NewReader(in)
+	start, _ := in.Peek(512) // an error comes again
+	if first, _, _ := bytes.Cut(start, []byte("\n")); bytes.ContainsRune(first, '\t') {
+		r.Comma = '\t'
+	}
 	head, err := r.Read()
 	if errors.Is(err, io.EOF) {
 		err = errors.New("the file is empty; its first line must be " + strings.Join(policyColumns, ","))
@@ -138,6 +145,7 @@ func readCSVPolicies(name string, in io.Reader) ([]table.Edit, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	r.ReuseRecord = true
+	head = dumpedColumns(head)
 	if err := checkColumns(head); err != nil {
 		return nil, fmt.Errorf("%s:1: %w", name, err)
 	}
@@ -162,11 +170,30 @@ func readCSVPolicies(name string, in io.Reader) ([]table.Edit, error) {
 	}
 }
 
+// dumped are the columns of the table throttlex_policy that have another name than in files; policies have no id.
+var dumped = map[string]string{"policy_key": "key", "refill_rate": "refillRate", "window_seconds": "windowSeconds",
+	"id": ignoredColumn}
+
+const ignoredColumn = "-"
+
+// dumpedColumns returns a first line with the names of files in place of those of the table.
+func dumpedColumns(head []string) []string {
+	isKey := func(name string) bool { return strings.EqualFold(name, "policy_key") }
+	if !slices.ContainsFunc(head, isKey) {
+		return head
+	}
+	names := slices.Clone(head)
+	for i, name := range names {
+		names[i] = cmp.Or(dumped[strings.ToLower(name)], name)
+	}
+	return names
+}
+
 // checkColumns refuses a first line that does not name the columns of policies.
 func checkColumns(head []string) error {
 	var g table.Given
 	rules, older := g.Words()
-	known := []string{"key"}
+	known := []string{"key", ignoredColumn}
 	for _, w := range append(rules, older...) {
 		known = append(known, w.Name)
 	}
