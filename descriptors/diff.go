@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
-	"github.com/headgate-rls/headgate/internal/kit/order"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
@@ -114,7 +114,7 @@ func (s *Set) Compare(old *Set) *Diff {
 	for id, was := range were {
 		gone = append(gone, LimitChange{Limit: id.String(), Old: was.text, TakenAway: was.limits})
 	}
-	order.By(gone, func(a, b *LimitChange) int { return cmp.Compare(a.Limit, b.Limit) })
+	sort.Slice(gone, func(i, j int) bool { return gone[i].Limit < gone[j].Limit })
 	d.Limits = append(d.Limits, gone...)
 	return d
 }

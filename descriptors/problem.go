@@ -3,10 +3,9 @@ package descriptors
 import (
 	"cmp"
 	"fmt"
+	"sort"
 	"strconv"
 	"strings"
-
-	"github.com/headgate-rls/headgate/internal/kit/order"
 )
 
 // A Problem is something wrong with the rules, and where.
@@ -81,13 +80,14 @@ func (ps *Problems) Clean(f func()) bool {
 
 // Sorted sorts the problems by place and returns them.
 func (ps *Problems) Sorted() []Problem {
-	order.By(ps.list, func(a, b *Problem) int {
+	sort.SliceStable(ps.list, func(i, j int) bool {
+		a, b := &ps.list[i], &ps.list[j]
 		return cmp.Or(
 			cmp.Compare(a.File, b.File),
 			cmp.Compare(a.Line, b.Line),
 			cmp.Compare(a.Col, b.Col),
 			cmp.Compare(a.Message, b.Message),
-		)
+		) < 0
 	})
 	return ps.list
 }

@@ -1,13 +1,12 @@
 package descriptors
 
 import (
-	"cmp"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/kit/order"
 	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -302,7 +301,7 @@ func (s *spot) tiers(specs []TierSpec) []TierSpec {
 			names[name] = name != ""
 		}
 	}
-	order.By(tiers, func(a, b *TierSpec) int { return cmp.Compare(a.Threshold, b.Threshold) })
+	sort.SliceStable(tiers, func(i, j int) bool { return tiers[i].Threshold < tiers[j].Threshold })
 	return tiers
 }
 

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"sort"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/internal/kit/order"
 	"github.com/headgate-rls/headgate/internal/kit/yamlfile"
 )
 
@@ -71,7 +71,7 @@ func hashOf(sources []Source) uint64 {
 	for i := range sources {
 		sums[i] = sha256.Sum256(sources[i].Data)
 	}
-	order.By(sums, func(a, b *[sha256.Size]byte) int { return bytes.Compare(a[:], b[:]) })
+	sort.Slice(sums, func(i, j int) bool { return bytes.Compare(sums[i][:], sums[j][:]) < 0 })
 	h := sha256.New()
 	for i := range sums {
 		h.Write(sums[i][:])

@@ -3,12 +3,12 @@ package leases
 import (
 	"cmp"
 	"context"
+	"sort"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/kit/order"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -211,8 +211,9 @@ func (s *tally) byRule(now time.Time, every time.Duration) (list []InFlight, com
 	for of, n := range s.sums {
 		list = append(list, InFlight{of.domain, of.rule, of.reserves, n})
 	}
-	order.By(list, func(a, b *InFlight) int {
-		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Rule, b.Rule))
+	sort.Slice(list, func(i, j int) bool {
+		a, b := &list[i], &list[j]
+		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Rule, b.Rule)) < 0
 	})
 	full := s.missed != 0 && s.round < s.missed+2
 	return list, !full && !s.refreshed.IsZero() && now.Sub(s.refreshed) <= 3*every

@@ -31,11 +31,10 @@ var rooms = []room{
 		"internal/kit/sqldb/..."},
 		why: "a store of policies knows the contract of policies only"},
 
-	{dir: "descriptors", may: []string{"limit", "policies", "internal/kit/background", "internal/kit/order",
-		"internal/kit/spell", "internal/kit/units"}, why: "descriptors knows limit only, and no source of rules"},
+	{dir: "descriptors", may: []string{"limit", "policies", "internal/kit/background", "internal/kit/spell",
+		"internal/kit/units"}, why: "descriptors knows limit only, and no source of rules"},
 	{dir: "descriptors/...", may: []string{"limit", "internal/kit/certs", "internal/kit/protofields",
-		"internal/kit/background", "internal/kit/order", "internal/kit/spell", "internal/kit/units",
-		"internal/kit/yamlfile", "descriptors/..."},
+		"internal/kit/background", "internal/kit/spell", "internal/kit/units", "internal/kit/yamlfile", "descriptors/..."},
 		why: "sources of rules know descriptors and limit only"},
 
 	{dir: "backends", may: []string{"limit", "internal/kit/background"}, why: "the contract of stores knows limit only"},
@@ -69,7 +68,7 @@ var rooms = []room{
 		"internal/kit/background", "internal/kit/spell", "internal/kit/units"},
 		why: "ratelimit knows limit, descriptors and the contract of stores, and nobody who reads decisions"},
 	{dir: "ratelimit/...", may: []string{"limit", "policies", "descriptors", "backends", "internal/kit/background",
-		"internal/kit/order", "internal/kit/spell", "internal/kit/units"},
+		"internal/kit/spell", "internal/kit/units"},
 		why: "ratelimit knows limit, descriptors and the contract of stores only"},
 	{dir: "internal/kit/sockio/...", bare: true, why: "sockets know nobody"},
 	{dir: "internal/wire/handshake/...", may: []string{"internal/kit/background"}, why: "handshakes know no protocol"},
