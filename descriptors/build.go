@@ -81,6 +81,7 @@ func (b *builder) domain(spec *DomainSpec) {
 	}
 	b.agree(d, &d.cutParams, spec.CutParams)
 	b.agree(d, &d.asSent, spec.AsSent)
+	b.agree(d, &d.anyCase, spec.AnyCase)
 	b.rules(spec.Rules, d.way(), &d.top)
 	for _, r := range spec.Resources {
 		if r == nil {

@@ -22,6 +22,8 @@ type builder struct {
 	limits  map[limit.Spec]*limit.Limit // equal limits are one
 	broken  *Problem                    // of the first part that is Broken, if its source reports no error
 
+	networks int // so far
+
 	rebuilds bool                  // branches are kept for the next set
 	old      *Set                  // whose branches can be used again
 	branches map[*RuleSpec]*branch // of old
@@ -32,6 +34,7 @@ type domainBuilder struct {
 	name      string
 	cutParams *Switch // nil if no part says anything; so is asSent
 	asSent    *Switch
+	anyCase   *Switch
 	top       siblings
 	resources []*resource
 	keys      map[string]*resource // for duplicates
@@ -90,10 +93,18 @@ func (w *way) to(s *RuleSpec) way {
 
 // Label is the reference's name of a rule, which it keeps unique per level.
 func (s *RuleSpec) Label() string {
-	if s.Value == "" {
-		return s.Key
+	if value := s.text(); value != "" {
+		return s.Key + "_" + value
 	}
-	return s.Key + "_" + s.Value
+	return s.Key
+}
+
+// text is what stands for all values of the rule: its value, or its first network; "" for any value.
+func (s *RuleSpec) text() string {
+	if len(s.Networks) > 0 {
+		return s.Networks[0].String()
+	}
+	return s.Value
 }
 
 // String is the place in the tree, for problems.
@@ -101,7 +112,7 @@ func (w *way) String() string {
 	if w.spec == nil {
 		return TreePath("", w.domain.name, "")
 	}
-	return TreePath(w.parent.String(), w.spec.Key, w.spec.Value)
+	return TreePath(w.parent.String(), w.spec.Key, w.spec.text())
 }
 
 // Bounds of a [TreePath], in bytes: of one part, and of all of it, after which "/..."
@@ -183,7 +194,7 @@ func (b *builder) rules(specs []*RuleSpec, w *way, to *siblings) {
 			return
 		}
 		fits := b.fits(s, at, to)
-		n := &node{rule: b.rule(at)}
+		n := &node{rule: b.rule(at), except: (&spot{b, s.Place, s.Fields, at}).except(s.Except)}
 		b.references(&s.Body, at.domain, at)
 		var below siblings
 		b.rules(s.Rules, at, &below)
@@ -219,6 +230,8 @@ func (b *builder) fits(s *RuleSpec, w *way, among *siblings) bool {
 	}
 	first := among.ids[w.id]
 	switch {
+	case !at.addressed(s):
+		return false
 	case first == nil:
 		among.ids[w.id] = s
 		return true
@@ -237,8 +250,9 @@ func (b *builder) fits(s *RuleSpec, w *way, among *siblings) bool {
 func (b *builder) rule(w *way) *Rule {
 	s := w.spec
 	at := &spot{b, s.Place, s.Fields, w}
-	if s.ShareThreshold && !strings.Contains(s.Key+s.Value, "*") {
-		at.errorf("share_threshold", "share_threshold needs a * in the rule's value (or key): there is nothing to share")
+	if s.ShareThreshold && !strings.Contains(s.Key+s.Value, "*") && len(s.Networks) == 0 {
+		at.errorf("share_threshold", "share_threshold needs a * in the rule's value (or key), or a network: there is "+
+			"nothing to share")
 	}
 	if s.CountByValue && s.MaxKeys > 0 {
 		at.errorf("max_keys", "counter: value and max_keys contradict each other")
@@ -269,7 +283,7 @@ func (b *builder) rule(w *way) *Rule {
 		}
 		r.Keys = string(keys)
 	}
-	r.Path, r.raw = w.dotted, s.CountByValue
+	r.Path, r.raw, r.Networks = w.dotted, s.CountByValue, networksText(s.Networks)
 	r.begins, r.anyKey = w.domain.begin(w)
 	if s.MaxKeys > 0 {
 		r.others = along(w, func(u *way) Entry { return u.spec.other() })
@@ -350,10 +364,10 @@ func (s *RuleSpec) shared() string {
 	switch {
 	case !s.ShareThreshold:
 		return ""
-	case s.Value == "":
+	case s.text() == "":
 		return "*"
 	}
-	return s.Value
+	return s.text()
 }
 
 // Others is the value that stands for all values of a rule beyond its max_keys.
@@ -361,16 +375,13 @@ const Others = "(others)"
 
 // other returns the entry that stands for all that s matches. It matches s itself.
 func (s *RuleSpec) other() Entry {
-	if s.Value == "" {
-		return Entry{s.Key, Others}
-	}
-	return Entry{s.Key, s.Value}
+	return Entry{s.Key, cmp.Or(s.text(), Others)}
 }
 
 // newRule adds a rule to the set.
 func (b *builder) newRule(body *Body, terms Terms, d *domainBuilder) *Rule {
 	r := &Rule{ID: noID, Domain: d.name, Terms: terms, place: body.Place}
-	r.Metric.Detailed = body.DetailedMetric
+	r.Metric.Detailed, r.Except = body.DetailedMetric, networksText(body.Except)
 	b.set.rules, b.set.added = append(b.set.rules, r), append(b.set.added, r)
 	return r
 }
@@ -383,10 +394,14 @@ func (b *builder) level(among *siblings, w *way) *level {
 	lv := &level{}
 	var wild []*RuleSpec
 	for i, s := range among.specs {
+		b.byAddress(lv, s, among.nodes[i], w)
+	}
+	for i, s := range among.specs {
 		n := among.nodes[i]
 		switch {
 		case strings.Contains(s.Key, "*") || strings.Contains(s.Value, "*"):
 			wild, lv.wildNodes = append(wild, s), append(lv.wildNodes, n)
+		case len(s.Networks) > 0:
 		case s.Value == "":
 			if lv.bare == nil {
 				lv.bare = make(map[string]*node, len(among.specs)-i)
@@ -420,7 +435,7 @@ func (lv *level) literal(s *RuleSpec, n *node) {
 	if lv.exact == nil {
 		lv.exact = map[Entry]*node{}
 	}
-	lv.exact[Entry{s.Key, s.Value}] = n
+	lv.exact[Entry{s.Key, s.text()}] = n
 }
 
 // literals has wildcards match their own text before any other wildcard does: Envoy Gateway
@@ -443,7 +458,7 @@ func (lv *level) literals(wild []*RuleSpec) {
 
 // below reports a problem of a node right below w.
 func (b *builder) below(w *way, s *RuleSpec, warning bool, format string, args ...any) {
-	b.at(s.Place, TreePath(w.String(), s.Key, s.Value), warning, format, args...)
+	b.at(s.Place, TreePath(w.String(), s.Key, s.text()), warning, format, args...)
 }
 
 // shadowed warns of rules that apply to nothing, or to their own text alone, because a wildcard

@@ -44,12 +44,16 @@ func (b *builder) resource(spec *ResourceSpec, d *domainBuilder) {
 	at := &spot{b, spec.Place, spec.Fields, path}
 	terms := at.terms(&spec.Body)
 	b.references(&spec.Body, d, path)
+	if spec.MaxKeys > 0 && len(spec.By) == 0 {
+		at.errorf("max_keys", "max_keys needs by in the same resource: without it the resource has one counter")
+	}
 	res := &resource{order: len(d.resources), place: spec.Place}
 	var plain Matcher
 	if !b.Clean(func() {
 		if !at.isBroken(spec.Broken) {
 			res.method, res.pathRule = at.method(spec), at.pathOf(spec)
 			res.criteria, plain = at.criteria(&spec.Matcher, &res.pathRule)
+			res.by, res.except = at.countBy(spec.By, &res.pathRule), at.except(spec.Except)
 		}
 	}) {
 		return
@@ -66,8 +70,12 @@ func (b *builder) resource(spec *ResourceSpec, d *domainBuilder) {
 	res.rule = b.newRule(&spec.Body, terms, d)
 	res.rule.Path, res.rule.Resource, res.rule.class = key, key, res.class
 	counter = cmp.Or(counter, "counter:"+key)
-	if len(spec.Limits) > 0 || spec.Concurrency != nil {
-		res.rule.fixed = resourceGroup(d.name, counter)
+	switch {
+	case len(spec.Limits) == 0 && spec.Concurrency == nil:
+	case len(res.by) > 0:
+		res.rule.countBy(resourceCounter(d.name, counter), res.by)
+	default:
+		res.rule.fixed = limit.MakeGroup(resourceCounter(d.name, counter))
 	}
 	d.resources = append(d.resources, res)
 }
@@ -172,11 +180,19 @@ func (b *builder) resourceKey(spec *ResourceSpec, d *domainBuilder, res *resourc
 	return key, true
 }
 
-// resourceGroup names the counters of a resource. Groups of descriptors have
+// resourceCounter encodes what the groups of a resource begin with. Groups of descriptors have
 // an odd number of parts, the domain and pairs, so none is the same.
-func resourceGroup(domain, counter string) string {
-	b := limit.AppendPart(nil, domain)
-	return limit.MakeGroup(limit.AppendPart(b, counter))
+func resourceCounter(domain, counter string) []byte {
+	return limit.AppendPart(limit.AppendPart(nil, domain), counter)
+}
+
+// countBy has the requests to a resource be counted by values, each under a group that begins alike.
+func (r *Rule) countBy(begins []byte, by []*counting) {
+	r.begins, r.anyKey = string(begins), true
+	for i := range by {
+		r.By = append(r.By, by[i].name)
+		r.others = append(r.others, Entry{by[i].name, Others})
+	}
 }
 
 // resourceIndex compiles the resources of a domain, nil if there are none.
@@ -184,12 +200,17 @@ func (b *builder) resourceIndex(d *domainBuilder) *resourceIndex {
 	if len(d.resources) == 0 {
 		return nil
 	}
+	if d.anyCase.on() {
+		for _, r := range d.resources {
+			r.foldCase()
+		}
+	}
 	b.sameRequests(d)
 	ix := &resourceIndex{
 		all:        d.resources,
 		operations: map[string][]*resource{}, exact: map[string][]*resource{},
 		templates: &segments{}, prefixes: &segments{},
-		params: map[string]bool{}, cutParams: d.cutParams.on(), asSent: d.asSent.on(),
+		params: map[string]bool{}, cutParams: d.cutParams.on(), asSent: d.asSent.on(), anyCase: d.anyCase.on(),
 	}
 	for _, r := range d.resources {
 		if ix.cutParams && r.class != classRegex && r.class != classOperation && hasParams(r.text) {
@@ -209,9 +230,10 @@ func (b *builder) resourceIndex(d *domainBuilder) *resourceIndex {
 		b.atResource(ix.regexes[maxRegexes], isError,
 			"the domain has more than %d regular expressions for paths; matching them would be slow", maxRegexes)
 	}
-	if n := len(matchedHeaders(d.resources)); n > maxMatchedHeaders {
+	if n := len(matchedHeaders(d.resources)) + len(keysOf(d.resources)); n > maxMatchedHeaders {
 		b.atResource(d.resources[0], isError,
-			"the domain's resources match on %d different headers; a request carries at most %d", n, maxMatchedHeaders)
+			"the domain's resources look at %d different headers and other values; a request carries at most %d", n,
+			maxMatchedHeaders)
 	}
 	return ix
 }

@@ -51,13 +51,12 @@ const HashPrefix = "sha256:"
 func (s *Set) Counted(group string) (domain string, entries []Entry, matches, ok bool) {
 	parts := SplitGroup(limit.Encoding(group))
 	switch {
-	case len(parts) == 2: // a resource, or several with one counter
+	case len(parts) > 0 && len(parts)%2 == 0: // a resource
 		resource, found := strings.CutPrefix(parts[1], "counter:")
-		method, path, _ := strings.Cut(resource, ":")
 		if !found {
 			return "", nil, false, false
 		}
-		entries = []Entry{{Key: "method", Value: method}, {Key: "path", Value: path}}
+		entries = requestOf(resource, parts[2:])
 	case len(parts) > 2 && len(parts)%2 == 1:
 		for i := 1; i < len(parts); i += 2 {
 			entries = append(entries, Entry{Key: parts[i], Value: parts[i+1]})
@@ -68,6 +67,30 @@ func (s *Set) Counted(group string) (domain string, entries []Entry, matches, ok
 	var m Match
 	s.Match(parts[0], entries, &m)
 	return parts[0], entries, m.Rule != nil && m.Group == group, true
+}
+
+// escaped escapes what would end a segment of a path, or a parameter of a query.
+var escaped = strings.NewReplacer("%", "%25", "/", "%2F", "?", "%3F", "#", "%23", "&", "%26", "=", "%3D", "+", "%2B",
+	";", "%3B")
+
+// requestOf returns the descriptor of a request to a resource that is counted by values: pairs of a name and a value.
+func requestOf(key string, by []string) []Entry {
+	method, path, _ := strings.Cut(key, ":")
+	entries := []Entry{{Key: methodEntry, Value: method}, {Key: pathEntry, Value: path}}
+	query := "?"
+	for i := 0; i < len(by); i += 2 {
+		name, value := by[i], by[i+1]
+		if param, found := strings.CutPrefix(name, pathValue); found {
+			path = strings.Replace(path, "/{"+param+"}", "/"+escaped.Replace(value), 1)
+		} else if param, found := strings.CutPrefix(name, queryValue); found {
+			path += query + escaped.Replace(param) + "=" + escaped.Replace(value)
+			query = "&"
+		} else {
+			entries = append(entries, Entry{Key: name, Value: value})
+		}
+	}
+	entries[1].Value = path
+	return entries
 }
 
 // SplitGroup returns the parts that [limit.AppendPart] has made a text of; nil if it was made otherwise.

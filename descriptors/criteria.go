@@ -67,7 +67,8 @@ const (
 	inPath
 	inAction
 	inBinding
-	inBody // of an expression; no request can be asked for it
+	inEntry // that has no other meaning
+	inBody  // of an expression; no request can be asked for it
 )
 
 // A criterion is what one part of a request must be like.
@@ -359,7 +360,9 @@ func Operators() []string {
 // A resourceQuery is one request as resources see it.
 type resourceQuery struct {
 	method  string
-	path    string // in normal form
+	sent    string // the path as it was sent
+	path    string // a reading of it, in normal form
+	folded  string // path as it is compared: see fold
 	entries []Entry
 	params  queryString
 	steps   int
@@ -368,7 +371,7 @@ type resourceQuery struct {
 // value returns the part of the request that c looks at.
 func (q *resourceQuery) value(c *criterion) (string, bool) {
 	switch c.place {
-	case inHeader, inBinding:
+	case inHeader, inBinding, inEntry:
 		return q.entry(c.key)
 	case inAction:
 		action, ok := q.entry(c.key)
@@ -376,7 +379,7 @@ func (q *resourceQuery) value(c *criterion) (string, bool) {
 	case inQuery:
 		return q.params.get(c.key)
 	case inPath:
-		return q.segment(c.segment)
+		return segmentOf(q.path, c.segment)
 	}
 	return "", false
 }
@@ -391,9 +394,9 @@ func (q *resourceQuery) entry(key string) (string, bool) {
 	return "", false
 }
 
-// segment returns segment number i of the path, as it was meant.
-func (q *resourceQuery) segment(i int) (string, bool) {
-	for rest := q.path; rest != ""; i-- {
+// segmentOf returns segment number i of a path in normal form, as it was meant.
+func segmentOf(path string, i int) (string, bool) {
+	for rest := path; rest != ""; i-- {
 		var segment string
 		segment, rest = cutSegment(rest)
 		if i == 0 {

@@ -166,6 +166,9 @@ func (r *Rule) eachLimit(f func(limitID, figures)) {
 		}
 		var text line
 		text.add("%s", LimitText(l.Limit))
+		text.addIf(len(r.By) > 0, " by %s", strings.Join(r.By, " "))
+		text.addIf(strings.Contains(r.Networks, " "), " network %s", r.Networks) // one is in the rule's path
+		text.addIf(r.Except != "", " except %s", r.Except)
 		text.addIf(r.MaxKeys != 0, " max_keys %d", r.MaxKeys)
 		text.addIf(l.WarnAt != 0, " warn_at %d%%", l.WarnAt)
 		text.addIf(r.Choose != "", " choose %s prefer %d", r.Choose, r.Prefer)

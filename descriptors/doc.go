@@ -12,6 +12,8 @@
 //   - which rules are taken from the set before: rebuild.go, xds/domain.go and ratelimit/ruleset.go; go test
 //     ./descriptors/... ./ratelimit -run 'Rebuil|Branches'
 //   - which rule matches: match.go; go test ./descriptors -run 'Reference|Match'
+//   - networks of addresses: networks.go; go test ./descriptors -run 'Network|Address|Except'
+//   - what requests to a resource are counted by: countby.go; go test ./descriptors -run 'Counted|By|Spelling'
 //
 // # More
 //

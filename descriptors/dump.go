@@ -82,6 +82,9 @@ func (t *Tier) String() string {
 func (r *Rule) modes() string {
 	var l line
 	l.addIf(r.Resource != "", ", path: %v", r.class)
+	l.addIf(len(r.By) > 0, ", by: %s", strings.Join(r.By, " "))
+	l.addIf(r.Networks != "", ", network: %s", r.Networks)
+	l.addIf(r.Except != "", ", except: %s", r.Except)
 	l.addIf(r.Quota, ", quota_mode: true")
 	l.addIf(r.shared != nil, ", share_threshold: true")
 	l.addIf(r.raw, ", counter: value")

@@ -1,5 +1,7 @@
 package descriptors
 
+import "github.com/headgate-rls/headgate/limit"
+
 // What tests of the package look at from outside, since they read their rules
 // with the package rulefile.
 const (
@@ -9,11 +11,15 @@ const (
 	MaxRegexes        = maxRegexes
 )
 
+// ResourceGroup names the counters of a resource.
+func ResourceGroup(domain, counter string) string {
+	return limit.MakeGroup(resourceCounter(domain, counter))
+}
+
 var (
-	IsNormalPath  = isNormalPath
-	NormalPath    = normalPath
-	ResourceGroup = resourceGroup
-	ResourceKey   = resourceKey
+	IsNormalPath = isNormalPath
+	NormalPath   = normalPath
+	ResourceKey  = resourceKey
 )
 
 // QueryOf returns a function that finds the wanted parameters of a query.
@@ -33,6 +39,6 @@ func (s *Set) StepsOfRules(domain string, entries []Entry) (steps int) {
 
 // StepsOfResources is StepsOfRules for the resources.
 func (s *Set) StepsOfResources(domain string, entries []Entry) (steps int) {
-	s.domains[domain].resources.find(entries, &steps)
+	_, _ = s.domains[domain].resources.find(entries, &steps)
 	return steps
 }

@@ -120,6 +120,9 @@ func (d *draws) body() descriptors.Body {
 		b.Response = &descriptors.Response{Content: d.text(), Headers: d.headers()}
 	}
 	if d.n(4) == 1 {
+		b.Except, b.MaxKeys = d.networks(), of[int64](d, 0, 0, 1, -1)
+	}
+	if d.n(4) == 1 {
 		b.Metadata = map[string]any{of(d, "a", "b", d.text()): d.metadata(1)}
 	}
 	return b
@@ -188,6 +191,9 @@ func (d *draws) rule() *descriptors.RuleSpec {
 		Body: d.body(), Key: d.text(), Value: d.text(), ShareThreshold: d.n(4) == 3, ValueToMetric: d.bool(),
 		CountByValue: d.n(4) == 3,
 	}
+	if d.n(3) == 2 {
+		r.Value, r.Networks = of(d, "", "", r.Value), d.networks()
+	}
 	if d.n(20) == 19 {
 		r.Rules = []*descriptors.RuleSpec{r} // without an end
 		return r
@@ -209,7 +215,18 @@ func (d *draws) resource() *descriptors.ResourceSpec {
 			AllOf: d.conditions(), AnyOf: d.conditions(), SOAPAction: of(d, "", d.text()), Binding: of(d, "", d.text()),
 		},
 		HashLength: of(d, 0, 8, 64, 65, -1), Name: of(d, "", "", d.text()),
+		By: list(d, 8, func() descriptors.Value {
+			return descriptors.Value{Name: of(d, "remote_address", "header.X-A", "jwt.sub", "query.q", "pathParams.id", "jwt.",
+				"", "remote_addresses", "query."+d.text()), Place: d.place()}
+		}),
 	}
+}
+
+func (d *draws) networks() []descriptors.Network {
+	return list(d, 3, func() descriptors.Network {
+		return descriptors.Network{Text: of(d, "10.0.0.0/8", "::/0", "10.0.0.1", "::ffff:10.0.0.0/104", "10.1.0.0/8", "::1%x",
+			"/", d.text()), Place: d.place()}
+	})
 }
 
 func (d *draws) spec() *descriptors.Spec {
@@ -222,6 +239,7 @@ func (d *draws) spec() *descriptors.Spec {
 		dom := &descriptors.DomainSpec{Name: of(d, "d", "d", d.text()), Place: d.place(), Broken: d.n(30) == 29}
 		if d.bool() {
 			dom.CutParams = &descriptors.Switch{Name: "matrix_parameters", On: d.bool(), Place: d.place()}
+			dom.AnyCase = &descriptors.Switch{Name: "paths", On: d.bool(), Place: d.place()}
 		}
 		dom.Rules, dom.Resources = list(d, 4, d.rule), list(d, 4, d.resource)
 		return dom

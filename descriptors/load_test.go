@@ -26,3 +26,8 @@ func lines(problems []descriptors.Problem) string {
 	}
 	return b.String()
 }
+
+// loadOne compiles one file of rules, and returns what is wrong with it.
+func loadOne(rules string) (*descriptors.Set, []descriptors.Problem) {
+	return rulefile.Load([]rulefile.Source{{Name: "rules.yaml", Data: []byte(rules)}}, rulefile.Options{})
+}

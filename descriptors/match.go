@@ -12,8 +12,8 @@ import (
 // Match finds the rule for one descriptor and writes it to m.
 //
 // Entry by entry it looks on the tree's next level for the key and value as
-// they are, also those of a wildcard, then for the first wildcard in file order that matches, then for
-// the key alone. It never goes back to try another branch, and a rule applies
+// they are, also those of a wildcard, then for the first wildcard in file order that matches, then for the longest
+// network that has the value, then for the key alone. It never goes back to try another branch, and a rule applies
 // only to descriptors with exactly as many entries as the rule is deep.
 //
 // In a domain with resources, a descriptor whose first two entries are method
@@ -27,8 +27,8 @@ func (s *Set) Match(domain string, entries []Entry, m *Match) {
 	m.Domain = true
 	if d.resources != nil && asksForResource(entries) {
 		var steps int
-		if r := d.resources.find(entries, &steps); r != nil {
-			m.Rule, m.Group = r.rule, r.rule.fixed
+		if r, group := d.resources.find(entries, &steps); r != nil {
+			m.Rule, m.Group = r.rule, group
 		}
 		return
 	}
@@ -113,10 +113,14 @@ func (lv *level) find(e *Entry, steps *int) *node {
 			return lv.wildNodes[i]
 		}
 	}
-	if e.Key == lv.first {
-		return lv.firstNode
+	bare := lv.firstNode
+	if e.Key != lv.first {
+		bare = lv.bare[e.Key]
 	}
-	return lv.bare[e.Key]
+	if lv.addresses != nil {
+		return lv.addresses.find(e, bare)
+	}
+	return bare
 }
 
 // Groups are built in a buffer on the stack, which has to be cleared each time;
@@ -199,7 +203,8 @@ func TextGroup(domain string, r *Rule, entries []Entry) string {
 }
 
 // OthersGroup returns the group of the counter that values beyond MaxKeys share: that of a descriptor that has
-// [Others], or the rule's pattern, for its values. text: a text group (see limit.TextGroup).
+// [Others], or the rule's pattern, for its values. A resource has [Others] for each value that it counts by. text: a
+// text group (see limit.TextGroup).
 func (r *Rule) OthersGroup(text bool) string {
 	if text {
 		return TextGroup(r.Domain, r, r.others)

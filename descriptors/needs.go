@@ -12,9 +12,12 @@ type Needs struct {
 	// path (:path, with the query), in this order, and then by the others
 	// below, in any order. A header that a request has not, has no entry.
 	Resources bool
-	// Headers are the request headers that resources match on, in lower case
+	// Headers are the request headers that resources match on or count by, in lower case
 	// and sorted; x-plan is sent as the entry header.x-plan.
 	Headers []string
+	// Entries are the names of others that requests are counted by, or exempt by: remote_address, masked_remote_address
+	// and jwt.CLAIM, sorted.
+	Entries []string
 	// SOAPAction: the SOAPAction header is sent as the entry soap_action.
 	SOAPAction bool
 	// SOAPBinding: routes say which binding they belong to, in the entry
@@ -31,7 +34,7 @@ func (s *Set) Needs(domain string) (n Needs) {
 	for _, r := range d.resources.all {
 		n.soap(r)
 	}
-	n.Resources, n.Headers = true, matchedHeaders(d.resources.all)
+	n.Resources, n.Headers, n.Entries = true, matchedHeaders(d.resources.all), keysOf(d.resources.all)
 	return n
 }
 
@@ -45,11 +48,11 @@ func (n *Needs) soap(r *resource) {
 	})
 }
 
-// matchedHeaders returns the names of the headers that resources match on.
+// matchedHeaders returns the names of the headers that resources match on, or that requests are counted by.
 func matchedHeaders(resources []*resource) []string {
 	names := map[string]bool{}
 	for _, r := range resources {
-		r.each(func(c *criterion) {
+		r.looksAt(func(c *criterion) {
 			if c.place == inHeader {
 				names[strings.TrimPrefix(c.key, headerEntry)] = true
 			}

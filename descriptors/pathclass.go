@@ -170,6 +170,16 @@ func literalPrefix(re *syntax.Regexp) (prefix string, start bool) {
 	return prefix, start
 }
 
+// foldCase has the rule match paths in any case that are folded.
+func (p *pathRule) foldCase() {
+	switch p.class {
+	case classExact, classTemplate, classPrefix:
+		p.name = fold(p.name)
+	case classRegex:
+		p.re = regexp.MustCompile("(?i)" + p.re.String())
+	}
+}
+
 // shape is the path without the names of parameters.
 func (p *pathRule) shape() string {
 	if p.class != classTemplate && p.class != classPrefix {

@@ -14,7 +14,9 @@ type resource struct {
 	method string // "" for any
 	pathRule
 	criteria
-	order int
+	by     []*counting // what requests are counted by
+	except *networks   // of remote_address
+	order  int
 
 	place Place
 	asks  *Matcher // the criteria in the one form that keys have
@@ -34,6 +36,7 @@ type resourceIndex struct {
 	params    map[string]bool // names of query parameters that criteria ask for
 	cutParams bool            // of paths: see normalPath
 	asSent    bool            // other spellings of a path do not count: see loosePaths
+	anyCase   bool            // of paths: see fold
 }
 
 // segments is a tree of path segments.
@@ -44,7 +47,7 @@ type segments struct {
 }
 
 func (ix *resourceIndex) add(r *resource) {
-	r.each(func(c *criterion) {
+	r.looksAt(func(c *criterion) {
 		if c.place == inQuery {
 			ix.params[c.key] = true
 		}
@@ -143,27 +146,43 @@ func asksForResource(entries []Entry) bool {
 	return len(entries) >= 2 && entries[0].Key == methodEntry && entries[1].Key == pathEntry
 }
 
-// find returns the resource that a descriptor matches, or nil. It adds the
+// find returns the resource that a descriptor matches, or nil, and the counters' group of the request. It adds the
 // number of comparisons to steps.
-func (ix *resourceIndex) find(entries []Entry, steps *int) *resource {
-	path, query := splitTarget(entries[1].Value)
-	q := resourceQuery{method: entries[0].Value, path: normalPath(path, ix.cutParams), entries: entries}
-	q.params.raw, q.params.wanted = query, ix.params
-	r := ix.first(&q)
-	if !ix.asSent && ambiguous(path) {
-		loosePaths(path, func(loose string) { r = ix.orLoose(r, &q, loose) })
+func (ix *resourceIndex) find(entries []Entry, steps *int) (r *resource, group string) {
+	q := resourceQuery{method: entries[0].Value, entries: entries}
+	q.sent, q.params.raw = splitTarget(entries[1].Value)
+	q.params.wanted = ix.params
+	won := normalPath(q.sent, ix.cutParams)
+	r = ix.read(&q, won)
+	if !ix.asSent && ambiguous(q.sent) {
+		loosePaths(q.sent, func(loose string) {
+			if other := ix.read(&q, loose); other.comesBefore(r) {
+				r, won = other, loose
+			}
+		})
+	}
+	if r != nil {
+		group = r.rule.fixed
+	}
+	if r != nil && len(r.by) > 0 && r.limits() {
+		group = ix.groupOf(r, &q, won)
 	}
 	*steps += q.steps
-	return r
+	return r, group
 }
 
-// orLoose returns r, or the resource that counts instead if a server reads the path of q as another one.
-func (ix *resourceIndex) orLoose(r *resource, q *resourceQuery, path string) *resource {
-	q.path = path
-	if other := ix.first(q); other.comesBefore(r) {
-		return other
+// read returns the resource of a request whose path is read in one way.
+func (ix *resourceIndex) read(q *resourceQuery, path string) *resource {
+	ix.spell(q, path)
+	return ix.first(q)
+}
+
+// spell has a request be one for a path in normal form.
+func (ix *resourceIndex) spell(q *resourceQuery, path string) {
+	q.path, q.folded = path, path
+	if ix.anyCase {
+		q.folded = fold(path)
 	}
-	return r
 }
 
 // comesBefore reports whether r, which a request matches in another spelling of its path, counts instead of the
@@ -203,11 +222,11 @@ func (ix *resourceIndex) first(q *resourceQuery) *resource {
 			}
 		}
 	}
-	if strings.HasPrefix(q.path, "/") {
-		if r := q.pick(ix.exact[q.path]); r != nil {
+	if strings.HasPrefix(q.folded, "/") {
+		if r := q.pick(ix.exact[q.folded]); r != nil {
 			return r
 		}
-		rest := strings.TrimSuffix(q.path, "/") // only "/" has one
+		rest := strings.TrimSuffix(q.folded, "/") // only "/" has one
 		if r := ix.templates.whole(rest, q); r != nil {
 			return r
 		}
@@ -217,7 +236,7 @@ func (ix *resourceIndex) first(q *resourceQuery) *resource {
 	}
 	for _, r := range ix.regexes {
 		q.steps++
-		if r.start && !strings.HasPrefix(q.path, r.prefix) {
+		if r.start && !ix.anyCase && !strings.HasPrefix(q.path, r.prefix) {
 			continue
 		}
 		if r.matches(q) && r.re.MatchString(q.path) {
@@ -278,7 +297,24 @@ func (q *resourceQuery) pick(list []*resource) *resource {
 
 // matches reports whether all but the path of r matches.
 func (r *resource) matches(q *resourceQuery) bool {
-	return (r.method == "" || strings.EqualFold(r.method, q.method)) && r.hold(q)
+	return (r.method == "" || strings.EqualFold(r.method, q.method)) && r.hold(q) && !r.exempts(q)
+}
+
+// exempts reports whether the client of q is one that r is not for.
+func (r *resource) exempts(q *resourceQuery) bool {
+	if r.except == nil {
+		return false
+	}
+	address, _ := q.entry(remoteAddress)
+	return r.except.have(address)
+}
+
+// looksAt calls f for all parts of requests that r is interested in.
+func (r *resource) looksAt(f func(*criterion)) {
+	r.each(f)
+	for i := range r.by {
+		f(&r.by[i].criterion)
+	}
 }
 
 // soapOperation returns the operation that a SOAPAction stands for: what

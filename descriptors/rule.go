@@ -22,6 +22,10 @@ type Rule struct {
 	// Resource is the resource's key, "METHOD:PATH[:HASH]"; empty if the rule
 	// is one of descriptors.
 	Resource string
+	// By are the names of what requests to a resource are counted by, beside it, in alphabetical order.
+	By []string
+	// Networks and Except name those that the rule is for, and those that it is not for; empty if it says nothing.
+	Networks, Except string
 	Terms
 	// Policy makes the keys of policies that take the place of the rule's only limit; nil if none
 	// do. See [Rule.AppendPolicyKey].
@@ -48,7 +52,7 @@ type Rule struct {
 	// raw: the counters' group is the value of the last entry and nothing else.
 	raw bool
 	// fixed is the counters' group if all requests share it, as those of a
-	// resource do.
+	// resource without By do.
 	fixed string
 	// class is the kind of path of a resource.
 	class pathClass

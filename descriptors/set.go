@@ -62,10 +62,16 @@ type level struct {
 	bare      map[string]*node // any value of the key
 	first     string           // one of bare: most levels have one, which needs no look-up
 	firstNode *node
+	addresses addresses // nil: no rule has networks
 }
 
 // A node is one rule's place in the tree.
 type node struct {
 	rule *Rule  // nil if nothing applies to descriptors that end here
 	next *level // nil if there are no rules below
+	// except are the addresses that the node is not for; nil if there are none.
+	except *networks
 }
+
+// addresses are the rules of a level that have networks, by key. It is not nil if a rule of the level has an except.
+type addresses map[string]*networks

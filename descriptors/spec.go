@@ -43,9 +43,9 @@ type DomainSpec struct {
 	Name  string
 	Place Place // of the name
 	// CutParams: paths of requests are compared without their matrix parameters. AsSent: only the path that a
-	// resource's rule names counts for it, and no other spelling that a server might take for it. They are nil if the
-	// source does not say. All parts of a domain that say it must say the same.
-	CutParams, AsSent *Switch
+	// resource's rule names counts for it, and no other spelling that a server might take for it. AnyCase: it counts in
+	// upper and lower case. They are nil if the source does not say. All parts of a domain that say it must say the same.
+	CutParams, AsSent, AnyCase *Switch
 	// Rules match descriptors, and Resources match requests.
 	Rules     []*RuleSpec
 	Resources []*ResourceSpec
@@ -73,8 +73,11 @@ type Body struct {
 	Charge                     Charge
 	Overflow                   Overflow
 	MaxDebt                    int64
-	// MaxKeys is as in [Terms]. Resources have none: each has one counter.
+	// MaxKeys is as in [Terms]. Of resources only those with By have it: others have one counter.
 	MaxKeys int64
+	// Except are the networks whose addresses the rule is not for: of values of its key, and of a resource of
+	// remote_address.
+	Except []Network
 	// Reserve is for all limits; nil if the source does not say.
 	Reserve *ReserveSpec
 	// Metadata has nil, bool, int64, finite float64, string, []any and
@@ -170,7 +173,9 @@ type RuleSpec struct {
 	Body
 	Key   string // not empty
 	Value string // empty: any value of the key
-	// ShareThreshold: all values that a * matches count together.
+	// Networks, in place of Value: values that are addresses in one of them.
+	Networks []Network
+	// ShareThreshold: all values that a * matches, or all addresses of Networks, count together.
 	ShareThreshold bool
 	// ValueToMetric: metrics have the runtime value of this entry.
 	ValueToMetric bool
@@ -207,6 +212,15 @@ type ResourceSpec struct {
 	// Name names the counters: they stay when Method, Path or Matcher change.
 	// If it is empty the key does.
 	Name string
+	// By is what requests are counted by, beside the resource: each combination of values has its own counter.
+	By []Value
+}
+
+// A Value is something that requests are counted by: remote_address, masked_remote_address, jwt.CLAIM, header.NAME,
+// query.NAME or pathParams.NAME.
+type Value struct {
+	Name  string
+	Place Place
 }
 
 // Fields say where a source has the fields of a rule, limit or tier written. They

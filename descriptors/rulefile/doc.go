@@ -16,6 +16,6 @@
 // # More
 //
 // The files in layers, from below: node.go and loader.go read YAML and report problems; calendar.go, limits.go,
-// reserve.go, answer.go, tiers.go and matcher.go read the parts of a rule; rules.go and resources.go read rules;
-// load.go and overlay.go read files.
+// reserve.go, answer.go, tiers.go, networks.go and matcher.go read the parts of a rule; rules.go and resources.go read
+// rules; load.go and overlay.go read files.
 package rulefile

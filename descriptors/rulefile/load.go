@@ -110,7 +110,7 @@ func (l *loader) source(s *Source) {
 	l.spec.Domains = append(l.spec.Domains, spec)
 	d := &twig{key: name}
 	spec.CutParams = l.switchOf(f, "matrix_parameters", "keep", "ignore")
-	spec.AsSent = l.switchOf(f, "paths", "strict", "as_sent")
+	spec.AsSent, spec.AnyCase = l.paths(f)
 	l.items(f.get("descriptors"), lists["descriptors"], d, "descriptors", func(n *yaml.Node) {
 		if r := l.rule(n, d); r != nil {
 			spec.Rules = append(spec.Rules, r)

@@ -25,7 +25,7 @@ var (
 		"domain", "descriptors", "resources", "matrix_parameters", "paths", "hashLength", "plugin", "wsdlFile",
 	}}
 	levelRule = &keyLevel{"a rule", []string{
-		"key", "value", "rate_limit", "limits", "policy", "descriptors",
+		"key", "value", "network", "except", "rate_limit", "limits", "policy", "descriptors",
 		"shadow_mode", "quota_mode", "share_threshold", "detailed_metric", "value_to_metric", "metadata",
 		"on_backend_error", "on_overload", "charge", "overflow", "max_debt", "max_keys", "reserve", "response",
 		"concurrency", "lease_ttl", "reject_hold", "release", "choose", "prefer", "request_headers",
@@ -42,13 +42,15 @@ var (
 		"amount", "default", "min", "max", "ttl", "on_lost", "on_5xx", "on_429", "match", "ask",
 		"report",
 	}}
+	levelExcept   = &keyLevel{"except", []string{"network"}}
 	levelReplaces = &keyLevel{"an entry of replaces", []string{"name"}}
 	levelResponse = &keyLevel{"response", []string{"content", "headers"}}
 
 	levelResource = &keyLevel{"a resource", []string{
 		"method", "path", "operation", "match",
 		"requestHeaders", "queryParams", "pathParams", "formParams", "requestBody", "allOf", "anyOf", "soapAction", "binding",
-		"concurrency", "name", "lease_ttl", "reject_hold", "release", "rate_limit", "limits",
+		"concurrency", "name", "by", "except", "max_keys", "lease_ttl", "reject_hold", "release", "rate_limit",
+		"limits",
 		"shadow_mode", "quota_mode", "metadata", "on_backend_error", "on_overload", "charge", "overflow",
 		"max_debt", "reserve", "response", "request_headers",
 	}}
@@ -62,7 +64,8 @@ var (
 	levelDelay        = &keyLevel{"delay", []string{"exact"}}
 
 	keyLevels = []*keyLevel{
-		levelFile, levelRule, levelRateLimit, levelLimit, levelReserve, levelReplaces, levelResponse, levelResource,
+		levelFile, levelRule, levelRateLimit, levelLimit, levelReserve, levelExcept, levelReplaces, levelResponse,
+		levelResource,
 		levelMatch,
 		levelCriterion, levelExpression, levelTier, levelTierResponse, levelDelay,
 	}

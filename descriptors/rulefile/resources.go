@@ -32,6 +32,20 @@ func (l *loader) switchOf(f fields, name, off, on string) *descriptors.Switch {
 	return &descriptors.Switch{Name: name, On: i == 1, Place: l.place(n)}
 }
 
+// paths reads which spellings of a path count; nil if the file does not say.
+func (l *loader) paths(f fields) (asSent, anyCase *descriptors.Switch) {
+	const name, sent, cases = "paths", 1, 2
+	n := f.get(name)
+	i, ok := l.word(n, nil, name, "strict", "as_sent", "any_case")
+	if !ok {
+		return nil, nil
+	}
+	what := func(word int) *descriptors.Switch {
+		return &descriptors.Switch{Name: name, On: i == word, Place: l.place(n)}
+	}
+	return what(sent), what(cases)
+}
+
 // resource reads one entry of resources. It returns nil if that is no resource
 // at all, or one that is skipped.
 func (l *loader) resource(n *yaml.Node, d *twig) *descriptors.ResourceSpec {
@@ -53,6 +67,10 @@ func (l *loader) resource(n *yaml.Node, d *twig) *descriptors.ResourceSpec {
 		l.resourceName(n, f, t, r)
 		usable = l.matcher(f, t, r)
 		r.Name, _ = l.text(f.get("name"), t, "name")
+		l.texts(f, t, "by", func(n *yaml.Node, name string) {
+			r.By = append(r.By, descriptors.Value{Name: name, Place: l.place(n)})
+		})
+		r.Except = l.except(f, t)
 	})
 	l.resourceRule(f, t, &r.Body)
 	if !usable && !r.Broken {

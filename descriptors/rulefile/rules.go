@@ -26,6 +26,7 @@ func (l *loader) rule(n *yaml.Node, parent *twig) *descriptors.RuleSpec {
 	r.Fields = written(f)
 	r.Broken = !l.identity(n, f, t)
 	r.Key, r.Value = t.key, t.value
+	l.addresses(f, t, r)
 	l.modes(f, t, &r.Body)
 	r.ValueToMetric = l.boolean(f.get("value_to_metric"), t, "value_to_metric")
 	r.ShareThreshold = l.boolean(f.get("share_threshold"), t, "share_threshold")
@@ -147,7 +148,7 @@ func (l *loader) pointless(f fields, t *twig, r *descriptors.Body) {
 		}
 	}
 	for _, name := range []string{"on_backend_error", "on_overload", "charge", "overflow", "max_debt", "max_keys",
-		"reserve", "request_headers"} {
+		"reserve", "request_headers", "by"} {
 		if n := f.get(name); n != nil {
 			l.errorf(n, t, "%s needs a rate_limit, limits or concurrency in the same rule; rules below do not inherit it", name)
 		}

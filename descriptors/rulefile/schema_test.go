@@ -34,6 +34,8 @@ func TestSchemaAcceptsWhatLoads(t *testing.T) {
 		"metadata: {}", "metadata:",
 		"on_backend_error: deny", "charge: each", "overflow: saturate", "overflow: debt", "max_debt: 7",
 		"response: {content: a}", "response: {statusCode: 200}", "response:",
+		"by: remote_address", "by: [header.a, jwt.sub, query.q]", "by: []", "by: [other]", "max_keys: 7",
+		"except: {network: 10.0.0.0/8}", "except: {network: ['::1', 10.0.0.1]}", "except: {}", "except:",
 	}
 	r := rand.New(rand.NewPCG(3, 5))
 	accepted := 0

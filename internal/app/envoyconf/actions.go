@@ -28,11 +28,35 @@ func (w *wants) resourceActions() []string {
 	for _, h := range w.Headers {
 		actions = append(actions, requestHeader(h, "header."+h, true))
 	}
+	for _, name := range w.Entries {
+		actions = append(actions, entryAction(name))
+	}
 	if w.SOAPAction {
 		actions = append(actions, requestHeader("soapaction", "soap_action", true))
 	}
 	return actions
 }
+
+// entryAction sends a value that requests to resources are counted by.
+func entryAction(name string) string {
+	if claim, ok := claimOf(name); ok {
+		return fmt.Sprintf("- {metadata: {descriptor_key: %s, metadata_key: {key: %s, path: [{key: %s}, {key: %s}]}, "+
+			"skip_if_absent: true}}", q(name), jwtFilter, jwtPayload, q(claim))
+	}
+	if name == "masked_remote_address" {
+		return "- {masked_remote_address: {v4_prefix_mask_len: 32, v6_prefix_mask_len: 64}}"
+	}
+	return "- {" + name + ": {}}"
+}
+
+// What Envoy's filter for tokens is called, and in which of its metadata the claims are.
+const (
+	jwtFilter  = "envoy.filters.http.jwt_authn"
+	jwtPayload = "payload"
+)
+
+// claimOf returns the claim that an entry is.
+func claimOf(name string) (claim string, ok bool) { return strings.CutPrefix(name, "jwt.") }
 
 // asked returns what sends each descriptor of a shape that Envoy asks about: one, or every candidate.
 func (s *shape) asked() [][]string {

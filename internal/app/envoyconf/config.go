@@ -216,6 +216,15 @@ func (c *Config) LeftOut() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
+// Claims says what the configuration needs beside it, if resources count by claims of tokens.
+func (c *Config) Claims() string {
+	if !slices.ContainsFunc(c.Entries, func(name string) bool { _, ok := claimOf(name); return ok }) {
+		return ""
+	}
+	return "Some resources count by a claim of a token. The filter " + jwtFilter + "\nmust stand before the one for " +
+		"limits, and its providers need payload_in_metadata: " + jwtPayload + ".\nRequests without the claim count together."
+}
+
 // checkUpstreams says which clusters of a whole configuration have no address, or are not needed.
 func (c *Config) checkUpstreams() error {
 	want := []string{application}

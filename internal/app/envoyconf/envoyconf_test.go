@@ -98,6 +98,8 @@ func all() []printed {
 			o.Version, o.Upstream = Version{1, 36}, []string{"openai=openai.internal:8000", "azure=azure.internal:8000"}
 		}},
 		{"choose.parts", "choose", (*Config).Fragments, plain},
+		{"clients", "clients", (*Config).Bootstrap, plain},
+		{"clients.parts", "clients", (*Config).Fragments, plain},
 		{"mesh", "one", (*Config).EnvoyFilter, func(o *Options) {
 			o.Owner = IstioOwner
 			o.Istio = Istio{Service: meshService, Name: "shop-limits", Namespace: "shop",
