@@ -1,6 +1,9 @@
 package descriptors
 
-import "slices"
+import (
+	"slices"
+	"sort"
+)
 
 // A branch is what was made of a rule at the top of a domain, and of all below it.
 type branch struct {
@@ -113,7 +116,8 @@ func (s *Set) Since(old *Set) (added, gone []*Rule, ok bool) {
 
 // gone returns the rules of old that s has not kept.
 func (s *Set) gone(old *Set) (gone []*Rule) {
-	kept := slices.SortedFunc(slices.Values(s.kept), func(a, b span) int { return a.first - b.first })
+	kept := slices.Clone(s.kept)
+	sort.Slice(kept, func(i, j int) bool { return kept[i].first < kept[j].first })
 	next := 0
 	for _, k := range kept {
 		gone = append(gone, old.rules[next:k.first]...)

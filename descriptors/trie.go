@@ -2,6 +2,7 @@ package descriptors
 
 import (
 	"slices"
+	"sort"
 	"strings"
 )
 
@@ -22,9 +23,10 @@ type item[T any] struct {
 	value T
 }
 
-// newTrie builds a trie of words, which must differ. It sorts items.
+// newTrie builds a trie of words, which must differ. It sorts items, not by slices.SortFunc: a program would have all
+// of that once more for each T.
 func newTrie[T any](items []item[T]) *trie[T] {
-	slices.SortFunc(items, func(a, b item[T]) int { return strings.Compare(a.word, b.word) })
+	sort.Slice(items, func(i, j int) bool { return items[i].word < items[j].word })
 	t := makeTrie(items, 0)
 	return &t
 }
