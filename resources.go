@@ -12,9 +12,11 @@ import (
 type Resources struct {
 	// Any: the domain has such rules.
 	Any bool
-	// Headers are the request headers that they match on, in lower case. A request's
+	// Headers are the request headers that they match on or count by, in lower case. A request's
 	// x-plan is the entry header.x-plan.
 	Headers []string
+	// Entries are the names of what else they count by, or exempt by: remote_address, masked_remote_address, jwt.CLAIM.
+	Entries []string
 	// SOAPAction: the header SOAPAction is the entry soap_action.
 	SOAPAction bool
 }
@@ -47,7 +49,8 @@ func (l *Limiter) Resources(domain string) Resources {
 		return r.(*wantedBy).Resources
 	}
 	needs := set.Needs(domain)
-	r := &wantedBy{domain, Resources{Any: needs.Resources, Headers: needs.Headers, SOAPAction: needs.SOAPAction}}
+	r := &wantedBy{domain, Resources{Any: needs.Resources, Headers: needs.Headers, Entries: needs.Entries,
+		SOAPAction: needs.SOAPAction}}
 	if !w.first.CompareAndSwap(nil, r) {
 		w.byDomain.Store(domain, r)
 	}

@@ -25,6 +25,10 @@ type Config struct {
 	// Descriptors describe a request, each to other rules. All limits that apply must have
 	// room. None means one descriptor, the key "client" with [ClientIP].
 	Descriptors []Descriptor
+	// Values are for rules by method and path that count by others than headers: how to find remote_address,
+	// masked_remote_address and claims, such as jwt.sub, in a request. Without Values the addresses are those of
+	// [ClientIP]. Requests without a value count together.
+	Values []Entry
 
 	// Hold says how long a request counts as one in flight. With Estimate it is UntilReturn: only then is its cost known.
 	Hold Hold
@@ -102,6 +106,11 @@ func (c *Config) check(limiter *headgate.Limiter) error {
 		return fmt.Errorf("Config.Hold is %d, which is not known", c.Hold)
 	case c.Headers > NoHeaders:
 		return fmt.Errorf("Config.Headers is %d, which is not known", c.Headers)
+	}
+	for i, e := range c.Values {
+		if e.Key == "" || e.Value == nil {
+			return fmt.Errorf("Config.Values[%d] needs a Key and a Value", i)
+		}
 	}
 	for i, d := range c.Descriptors {
 		if len(d) == 0 {
@@ -234,7 +243,7 @@ func (h *handler) describe(r *http.Request) *visit {
 		v.add(entries[from:len(entries):len(entries)])
 	}
 	if needs.Any {
-		v.add(describeResource(r, &needs))
+		v.add(h.describeResource(r, &needs))
 	}
 	return v
 }
@@ -252,11 +261,16 @@ func (d Descriptor) appendTo(entries []headgate.Entry, r *http.Request) ([]headg
 }
 
 // describeResource describes a request to rules by method and path.
-func describeResource(r *http.Request, needs *headgate.Resources) []headgate.Entry {
+func (h *handler) describeResource(r *http.Request, needs *headgate.Resources) []headgate.Entry {
 	entries := []headgate.Entry{{Key: "method", Value: text(r.Method)}, {Key: "path", Value: text(target(r.URL))}}
 	for _, name := range needs.Headers {
 		if value := header(r, http.CanonicalHeaderKey(name)); value != "" {
 			entries = append(entries, headgate.Entry{Key: "header." + name, Value: text(value)})
+		}
+	}
+	for _, name := range needs.Entries {
+		if value, ok := h.value(r, name); ok {
+			entries = append(entries, headgate.Entry{Key: name, Value: text(value)})
 		}
 	}
 	if needs.SOAPAction {
@@ -265,6 +279,25 @@ func describeResource(r *http.Request, needs *headgate.Resources) []headgate.Ent
 		}
 	}
 	return entries
+}
+
+// value returns what rules by method and path count a request by.
+func (h *handler) value(r *http.Request, name string) (string, bool) {
+	for i := range h.conf.Values {
+		if e := &h.conf.Values[i]; e.Key == name {
+			return e.Value(r)
+		}
+	}
+	if find := addresses[name]; find != nil {
+		return find(r)
+	}
+	return "", false
+}
+
+// addresses are how addresses of clients are found unless a Config says otherwise.
+var addresses = map[string]Extractor{
+	"remote_address":        ClientIP(IPv6Bits(128)),
+	"masked_remote_address": ClientIP(),
 }
 
 // target is a request's path with its query. A client can also write "x:y" or "*" in the place of a

@@ -185,6 +185,37 @@ func TestResourcesAreMatched(t *testing.T) {
 	}
 }
 
+// Rules by method and path count by the address that has connected, and by what a program names.
+func TestResourcesCountByClient(t *testing.T) {
+	const text = "domain: d\nresources:\n- path: /a\n  by: [remote_address, jwt.sub]\n  except: {network: 10.0.0.0/8}\n" +
+		"  rate_limit: {unit: hour, requests_per_unit: 1}\n- path: /b\n  by: masked_remote_address\n" +
+		"  rate_limit: {unit: hour, requests_per_unit: 1}\n"
+	conf := by("nothing")
+	conf.Values = []Entry{{"jwt.sub", PlainHeader("x-sub")}}
+	h := Handler(open(t, func(o *headgate.Options) { o.Rules = []headgate.Rules{headgate.YAML("r.yaml", text)} }), conf)(ok)
+	for _, c := range []struct {
+		path, from, sub string
+		want            int
+	}{
+		{"/a", "192.0.2.1:80", "x", 200}, {"/a", "192.0.2.1:81", "x", 429}, {"/a", "192.0.2.1:80", "y", 200},
+		{"/a", "192.0.2.2:80", "x", 200}, {"/a", "192.0.2.1:80", "", 200}, {"/a", "192.0.2.1:80", "", 429},
+		{"/a", "10.0.0.1:80", "x", 200}, {"/a", "10.0.0.1:80", "x", 200},
+		{"/a", "[2001:db8::1]:80", "x", 200}, {"/a", "[2001:db8::2]:80", "x", 200}, {"/a", "[2001:db8::2]:80", "x", 429},
+		{"/b", "[2001:db8::1]:80", "", 200}, {"/b", "[2001:db8::2]:80", "", 429}, {"/b", "[2001:db8:0:1::]:80", "", 200},
+		{"/b", "@", "", 200}, {"/b", "@", "", 429}, // of a Unix socket: all together
+	} {
+		got := get(h, c.path, func(r *http.Request) {
+			r.RemoteAddr = c.from
+			if c.sub != "" {
+				r.Header.Set("x-sub", c.sub)
+			}
+		}).Code
+		if got != c.want {
+			t.Errorf("%v: %d", c, got)
+		}
+	}
+}
+
 // A rule for all paths holds for requests without a path, as HTTP lets clients write them.
 func TestTargetsWithoutAPathAreMatched(t *testing.T) {
 	served := 0

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -76,6 +77,21 @@ func (b *Batch) warnOfNoMatch(domain string, entries []descriptors.Entry) {
 	e.conf.Log.Warn("descriptors that no rule matches are not limited", "domain", strings.Clone(domain),
 		"entries", spell.Short(strings.Join(keys, ", ")), "why", b.rules.set.WhyNoMatch(domain, entries),
 		"key", e.LoggedKey(domain, entries))
+}
+
+// warnOfNoAddress logs a request without the address that its rule counts by. Envoy knows the address of every client,
+// so that it does not send it, and all of them share one counter.
+func (b *Batch) warnOfNoAddress(v *ruleView, entries []descriptors.Entry) {
+	for _, name := range v.rule.By {
+		if !strings.HasSuffix(name, "remote_address") ||
+			slices.ContainsFunc(entries, func(e descriptors.Entry) bool { return e.Key == name && e.Value != "" }) {
+			continue
+		}
+		if conf := &b.engine.conf; served(conf) && v.noAddress.allow(time.Now()) {
+			conf.Log.Warn("requests do not say what a rule counts by; they share one counter: configure Envoy to send it",
+				"domain", v.rule.Domain, "rule", v.rule.Path, "missing", name)
+		}
+	}
 }
 
 // maxComparedRules bounds the rules among whose domains a similar one is looked for: a caller waits meanwhile.

@@ -78,6 +78,9 @@ func (c *Call) match(b *Batch, i int) *Error {
 	}
 	if r := p.match.Rule; r != nil {
 		p.view, p.unlimited = b.rules.views[r.ID], r.Unlimited
+		if len(r.By) > 0 {
+			b.warnOfNoAddress(p.view, d.Entries)
+		}
 		if p.view.policies != nil {
 			p.policies = p.view.policies
 			view, decider := p.policies.view(b.policies, d.Entries)

@@ -44,6 +44,8 @@ type ruleView struct {
 	shape  atomic.Pointer[Shape] // of its descriptors, once one was seen
 	won    atomic.Pointer[toldChoice]
 
+	noAddress minutely // logged: see warnOfNoAddress
+
 	override bool // it is a request's own limit
 
 	policies *policyViews // nil: no policy takes the place of the limit

@@ -14,14 +14,16 @@ import (
 	"github.com/headgate-rls/headgate/descriptors/files"
 	"github.com/headgate-rls/headgate/descriptors/reference"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
+	"github.com/headgate-rls/headgate/internal/app/envoysent"
 	"github.com/headgate-rls/headgate/internal/app/server"
+	"github.com/headgate-rls/headgate/internal/kit/bounded"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
 // A checkup says how rules are checked.
 type checkup struct {
-	backend                  string
+	backend, envoy           string
 	merge, reference, strict bool
 	command                  *enum // that runs with the rules
 	format                   *format
@@ -39,10 +41,14 @@ of them is an error, and 0 otherwise: warnings count only with --strict.
 
 With --reference the rules are those of envoyproxy/ratelimit. What that service
 decides differently is printed, too. Then the exit code is 3, unless it is 1.
---for ratelimit leaves out what "headgate ratelimit" decides as that service.`,
+--for ratelimit leaves out what "headgate ratelimit" decides as that service.
+
+With --envoy, entries that rules by method and path need and Envoy does not send
+are errors.`,
 		Example: `  headgate check rules/
   headgate check --reference --for ratelimit /data/ratelimit/config
-  headgate check rules/shop.yaml --backend redis://localhost:6379 --format json`,
+  headgate check rules/shop.yaml --backend redis://localhost:6379 --format json
+  headgate check rules/shop.yaml --envoy envoy.yaml`,
 		Args: atLeast(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("for") && !c.reference {
@@ -56,6 +62,8 @@ decides differently is printed, too. Then the exit code is 3, unless it is 1.
 	cmd.Flags().StringVar(&c.backend, "backend", "memory://",
 		"`URL` of the backend that the rules are for; check does not connect to it")
 	completeBackend(cmd)
+	cmd.Flags().StringVar(&c.envoy, "envoy", "",
+		"`file` with Envoy's configuration, or a part of it: say what it does not send")
 	cmd.Flags().BoolVar(&c.reference, "reference", false,
 		"print what envoyproxy/ratelimit decides differently; files of every name are read")
 	c.command = defineEnum(cmd, "for", "the command that runs with the rules, with --reference", "serve", "ratelimit")
@@ -77,7 +85,15 @@ func (c *checkup) read(paths []string, caps *backends.Caps) (set *descriptors.Se
 	if c.reference {
 		differences = reference.Check(sources, spec, c.command.value == "ratelimit")
 	}
-	return set, append(problems, ratelimit.CapProblems(set, caps)...), differences, nil
+	problems = append(problems, ratelimit.CapProblems(set, caps)...)
+	if c.envoy != "" {
+		text, err := bounded.File(c.envoy, envoysent.MaxFile)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		problems = append(problems, envoysent.Missing(set, c.envoy, text)...)
+	}
+	return set, problems, differences, nil
 }
 
 func (c *checkup) check(out io.Writer, paths []string) error {

@@ -15,6 +15,10 @@ import (
 // requests reserve, and what can be spent beyond its budget.
 func describe(w io.Writer, set *descriptors.Set) {
 	for _, r := range set.Rules() {
+		if len(r.By) > 0 {
+			fmt.Fprintf(w, "%s/%s: each %s has its own counter; requests without a value count together\n", r.Domain, r.Path,
+				strings.Join(r.By, " and "))
+		}
 		if r.Reserve != nil {
 			fmt.Fprintf(w, "%s/%s: %s\n", r.Domain, r.Path, describeReserve(r))
 		}

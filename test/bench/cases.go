@@ -20,6 +20,7 @@ type benchCase struct {
 	descriptors int           // per call
 	limit       string        // the rule's limit, in YAML
 	rules       int           // other rules beside it
+	networks    int           // that are exempt
 	hot         bool          // one key for all calls
 	keys        int           // if not the usual number
 	routes      int           // with 256 rules each, beside it
@@ -70,6 +71,7 @@ var cases = []benchCase{
 	{name: "memory, 1 of 1 is chosen", descriptors: 1, chooses: true},
 	{name: "memory, 1 of 2 is chosen", descriptors: 2, chooses: true},
 	{name: "memory 10 rules", descriptors: 1, limit: roomy, rules: 9},
+	{name: "memory 100,000 networks", descriptors: 1, limit: roomy, networks: 100_000},
 	{name: "memory 100,000 rules", descriptors: 1, limit: roomy, rules: 99_999},
 	{name: "memory denied hot key", descriptors: 1, limit: "rate_limit: {unit: year, requests_per_unit: 1}", hot: true},
 	{name: "memory hot key", descriptors: 1, limit: roomy, hot: true},
@@ -120,6 +122,13 @@ func (c benchCase) yaml() string {
 	for i := range c.rules {
 		fmt.Fprintf(&b, "- {key: k0, value: other%d, %s}\n", i, c.limit)
 	}
+	if c.networks > 0 {
+		b.WriteString("- key: k0\n  network:\n")
+		for i := range c.networks {
+			fmt.Fprintf(&b, "  - 172.%d.%d.%d\n", i>>16, i>>8&255, i&255)
+		}
+		b.WriteString("  rate_limit: {unlimited: true}\n")
+	}
 	if c.chooses {
 		b.WriteString("- key: client\n  descriptors:\n")
 		for i := range c.descriptors {
@@ -143,6 +152,14 @@ const keys = 10_000
 
 func clientName(i int) string { return fmt.Sprintf("client-%06d", i) }
 
+// client is what calls of the case are by: an address where rules have networks.
+func (c benchCase) client(i int) string {
+	if c.networks > 0 {
+		return fmt.Sprintf("10.0.%d.%d", i>>8, i&255)
+	}
+	return clientName(i)
+}
+
 // requests returns the calls to make, in rotation.
 func (c benchCase) requests() []*rls.RateLimitRequest {
 	n := keys
@@ -156,7 +173,7 @@ func (c benchCase) requests() []*rls.RateLimitRequest {
 	for i := range list {
 		r := &rls.RateLimitRequest{Domain: "bench"}
 		for d := range c.descriptors {
-			entries := []*common.RateLimitDescriptor_Entry{{Key: fmt.Sprintf("k%d", d), Value: clientName(i)}}
+			entries := []*common.RateLimitDescriptor_Entry{{Key: fmt.Sprintf("k%d", d), Value: c.client(i)}}
 			if c.chooses {
 				entries = []*common.RateLimitDescriptor_Entry{{Key: "client", Value: clientName(i)},
 					{Key: "to", Value: fmt.Sprintf("to-%d", d)}}
