@@ -20,6 +20,7 @@ type builder struct {
 	refs    []reference
 	count   int                         // of rules and resources so far
 	limits  map[limit.Spec]*limit.Limit // equal limits are one
+	looked  int                         // rules that hidden has looked for
 	broken  *Problem                    // of the first part that is Broken, if its source reports no error
 
 	networks int // so far
@@ -250,6 +251,7 @@ func (b *builder) fits(s *RuleSpec, w *way, among *siblings) bool {
 func (b *builder) rule(w *way) *Rule {
 	s := w.spec
 	at := &spot{b, s.Place, s.Fields, w}
+	at.doubtful(s)
 	if s.ShareThreshold && !strings.Contains(s.Key+s.Value, "*") && len(s.Networks) == 0 {
 		at.errorf("share_threshold", "share_threshold needs a * in the rule's value (or key), or a network: there is "+
 			"nothing to share")
@@ -427,6 +429,7 @@ func (b *builder) level(among *siblings, w *way) *level {
 		lv.literals(wild)
 		b.shadowed(among.specs, w, lv, wild)
 	}
+	b.hidden(among, w, lv)
 	return lv
 }
 

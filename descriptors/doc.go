@@ -11,6 +11,8 @@
 //   - bounds on rules: terms.go, checks.go and criteria.go; go test ./descriptors
 //   - which rules are taken from the set before: rebuild.go, xds/domain.go and ratelimit/ruleset.go; go test
 //     ./descriptors/... ./ratelimit -run 'Rebuil|Branches'
+//   - which values and rules a load warns of, because they can never match: doubtful.go; go test
+//     ./descriptors/rulefile -run Warns
 //   - which rule matches: match.go; go test ./descriptors -run 'Reference|Match'
 //   - networks of addresses: networks.go; go test ./descriptors -run 'Network|Address|Except'
 //   - what requests to a resource are counted by: countby.go; go test ./descriptors -run 'Counted|By|Spelling'

@@ -71,13 +71,17 @@ are errors.`,
 	return cmd
 }
 
+// A checked is what check prints as JSON.
+type checked struct {
+	Files    int                   `json:"files"`
+	Domains  int                   `json:"domains"`
+	Rules    int                   `json:"rules"`
+	Problems []descriptors.Problem `json:"problems"`
+}
+
 // read reads the rules, and finds what is wrong with them and what the reference decides differently.
-func (c *checkup) read(paths []string, caps *backends.Caps) (set *descriptors.Set, problems,
+func (c *checkup) read(sources []rulefile.Source, caps *backends.Caps) (set *descriptors.Set, problems,
 	differences []descriptors.Problem, err error) {
-	sources, err := files.ReadPaths(paths, files.Names{All: c.reference})
-	if err != nil {
-		return nil, nil, nil, err
-	}
 	set, spec, problems := rulefile.LoadSpec(sources, rulefile.Options{MergeDomains: c.merge})
 	if set == nil {
 		return nil, problems, nil, nil
@@ -101,14 +105,22 @@ func (c *checkup) check(out io.Writer, paths []string) error {
 	if err != nil {
 		return inputError{fmt.Errorf("--backend: %w", err)}
 	}
-	set, problems, differences, err := c.read(paths, &caps)
+	sources, err := files.ReadPaths(paths, files.Names{All: c.reference})
+	if err != nil {
+		return err
+	}
+	set, problems, differences, err := c.read(sources, &caps)
 	if err != nil {
 		return err
 	}
 	wrong := func(p descriptors.Problem) bool { return !p.Warning || c.strict }
 	good := set != nil && !slices.ContainsFunc(problems, wrong)
 	all := append(append([]descriptors.Problem{}, problems...), differences...) // an array in JSON, also an empty one
-	out = c.format.writer(out, all)
+	seen := checked{Files: len(sources), Problems: all}
+	if set != nil {
+		seen.Domains, seen.Rules = len(set.Domains()), len(set.Rules())
+	}
+	out = c.format.writer(out, seen)
 	for _, p := range all {
 		fmt.Fprintln(out, p.String())
 	}

@@ -35,8 +35,9 @@ func TestCheckLocalShare(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, &out)
 	}
 	out.Reset()
+	const clean = `{"files":1,"domains":1,"rules":1,"problems":[]}`
 	if code := run(ctx, []string{"check", "--format", "json", writeRules(t, sharedRules)}, strings.NewReader(""), &out,
-		&out); code != 0 || out.String() != "[]\n" {
+		&out); code != 0 || strings.Join(strings.Fields(out.String()), "") != clean {
 		t.Errorf("exit code %d: %s", code, &out)
 	}
 }

@@ -45,7 +45,7 @@ func TestAnswersAsJSON(t *testing.T) {
 		{"policy delete user:v --policies " + database, `"change":"removed","before":{"key":"user:v",`},
 		{"migrate --policies " + database, `[{"setting":"policies","applied":[]}]`},
 		{"version", `{"version":`},
-		{"check " + rules, `[]`},
+		{"check " + rules, `{"files":1,"domains":1,"rules":1,"problems":[]}`},
 		{"top" + http, `"retry_after_ms":`}, {"explain d k=v" + http, `"passes":`}, {"rules" + http, `"rule":"d/k"`},
 		{"status" + http, `"status":"READY"`}, {"coverage" + http, `[`}, {"reloads" + http, `[`},
 	} {

@@ -189,6 +189,9 @@ func (r *reader) file(path string) error {
 	if r.total += len(data); r.total > maxTotalBytes {
 		return fmt.Errorf("%s: the files of rules have more than %d MiB together: %w", path, maxTotalBytes>>20, errTooMuch)
 	}
-	r.sources = append(r.sources, rulefile.Source{Name: path, Data: data})
+	r.sources = append(r.sources, rulefile.Source{Name: path, Data: data}.Files(r.files.rules)...)
+	if len(r.sources) > maxSources {
+		return fmt.Errorf("%s: more than %d files of rules: %w", path, maxSources, errTooMuch)
+	}
 	return nil
 }

@@ -50,6 +50,7 @@ func read(sources []Source, opt Options) *loader {
 		l.source(&sources[i])
 		l.names = append(l.names, l.named)
 	}
+	l.passManifests()
 	l.spec.Hash = hashOf(sources)
 	return l
 }
@@ -92,15 +93,14 @@ func (l *loader) source(s *Source) {
 		lists = nil
 		root, ok = l.parse(s.Data)
 	}
-	if !ok {
+	if !ok || l.manifest(root) {
 		return
 	}
 	l.budget = len(s.Data) + maxExpansion
-	f, ok := l.fields(root, levelFile, nil)
+	f, ok := l.top(root)
 	if !ok {
 		return
 	}
-	l.readStyle(f)
 	name, ok := l.domain(root, f)
 	// still report what is wrong with its rules
 	spec := &descriptors.DomainSpec{Name: name, Place: l.place(root), Broken: !ok}

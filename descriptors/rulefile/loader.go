@@ -40,12 +40,13 @@ type loader struct {
 	budget int  // YAML nodes that it may still have
 	stop   bool // a bound was hit, read no more
 
-	domains map[string]*firstFile
-	spec    descriptors.Spec          // with a domain of each source that has one
-	names   []string                  // the domain of each source, "" if it cannot be read
-	exempt  []descriptors.Problem     // what limits nothing
-	nodes   int                       // of the tree, rules or not
-	zones   map[string]*time.Location // that rules name
+	domains   map[string]*firstFile
+	spec      descriptors.Spec          // with a domain of each source that has one
+	names     []string                  // the domain of each source, "" if it cannot be read
+	exempt    []descriptors.Problem     // what limits nothing
+	manifests []descriptors.Problem     // files of Kubernetes that have no rules
+	nodes     int                       // of the tree, rules or not
+	zones     map[string]*time.Location // that rules name
 }
 
 // firstFile is where a domain was first met.
@@ -103,6 +104,7 @@ func (l *loader) warnf(n *yaml.Node, t *twig, format string, args ...any) {
 
 // A fileStyle is what a file's top level says of its resources.
 type fileStyle struct {
+	generated  bool   // by a program, which writes what is left out as null, empty or false
 	plugin     string // "rest" or "soap"; empty in files of our own
 	hashLength int
 }

@@ -101,6 +101,9 @@ func (l *loader) fields(n *yaml.Node, level *keyLevel, t *twig) (fields, bool) {
 		}
 		l.errorf(f[i].key, t, "%s", text)
 	}
+	if l.style.generated {
+		f = slices.DeleteFunc(f, func(p pair) bool { return isNull(p.value) })
+	}
 	return f, true
 }
 

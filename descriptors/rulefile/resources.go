@@ -10,7 +10,6 @@ import (
 
 // readStyle reads the file's top level but for its domain and rules.
 func (l *loader) readStyle(f fields) {
-	l.style = fileStyle{}
 	plugins := []string{"rest", "soap"}
 	if i, ok := l.word(f.get("plugin"), nil, "plugin", plugins...); ok {
 		l.style.plugin = plugins[i]

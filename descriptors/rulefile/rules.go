@@ -96,7 +96,7 @@ func (l *loader) identity(n *yaml.Node, f fields, t *twig) bool {
 		if t.value, ok = l.text(v, t, "value"); !ok {
 			return false
 		}
-		if t.value == "" {
+		if t.value == "" && !l.style.generated {
 			l.warnf(v, t, "the value is empty, so the rule applies to every value of the key; leave value out to say so")
 		}
 	}
@@ -136,7 +136,7 @@ func (l *loader) pointless(f fields, t *twig, r *descriptors.Body) {
 	if n := f.get("response"); n != nil {
 		l.errorf(n, t, "response needs a rate_limit or limits in the same rule; rules below do not inherit it")
 	}
-	if f.get("concurrency") != nil {
+	if f.get("concurrency") != nil || l.style.generated {
 		return
 	}
 	for _, name := range []string{"shadow_mode", "quota_mode", "detailed_metric", "metadata"} {

@@ -87,15 +87,20 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	for file, code := range map[string]int{good: 0, bad: 1} {
 		r := command(t, nil, "check", "--format", "json", file)
 		r.want(t, code, nil, nil)
-		var problems []struct {
-			File      string
-			Line, Col int
-			Message   string
+		var answer struct {
+			Files, Domains, Rules int
+			Problems              []struct {
+				File      string
+				Line, Col int
+				Message   string
+			}
 		}
-		if err := json.Unmarshal([]byte(r.out), &problems); err != nil || (len(problems) == 0) != (code == 0) {
+		err := json.Unmarshal([]byte(r.out), &answer)
+		if good := code == 0; err != nil || answer.Files != 1 || (len(answer.Problems) == 0) != good ||
+			(answer.Rules > 0) != good {
 			t.Errorf("check --format json: %v in %v", err, r)
 		}
-		for _, p := range problems {
+		for _, p := range answer.Problems {
 			if p.File != file || p.Line == 0 || p.Col == 0 || p.Message == "" {
 				t.Errorf("a problem lacks its place or its message: %+v", p)
 			}

@@ -90,7 +90,7 @@ func wantExampleLimits(t *testing.T, s *service, f *front) {
 		t.Errorf("the answer is %v", a)
 	}
 	// The query makes no other path, and one tenant's limit is its own.
-	f.wantRefusedWithin(t, 60, "/items?page=2", "acme", "shop/tenant.path:burst")
+	f.wantRefusedWithin(t, 60, "/items?page=2", "acme", "shop/tenant.url_path:burst")
 	f.WantCodes(codes(2, 200), "/items", "x-tenant", "other")
 	f.WantCodes(codes(2, 200), "/articles", "x-tenant", "acme")
 
