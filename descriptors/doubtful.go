@@ -27,11 +27,12 @@ var doubts = []struct {
 // doubtChars are the characters of which each such value has one.
 const doubtChars = `/^$[(\+{`
 
-var networkText = regexp.MustCompile(`^([0-9]+(\.[0-9]+){3}|[0-9a-fA-F]*:[0-9a-fA-F:.]*:)[0-9a-fA-F]*/[0-9]{1,3}$`)
-
 // isNetwork: a masked address is one that Envoy sends as a network.
 func isNetwork(key, value string) bool {
-	return !strings.HasPrefix(key, "masked_") && strings.Contains(value, "/") && networkText.MatchString(value)
+	address, length, ok := strings.Cut(value, "/")
+	return ok && length != "" && strings.Trim(length, "0123456789") == "" && !strings.HasPrefix(key, "masked_") &&
+		(strings.Count(address, ".") == 3 && strings.Trim(address, "0123456789.") == "" ||
+			strings.Count(address, ":") > 1 && strings.Trim(address, "0123456789abcdefABCDEF.:") == "")
 }
 
 // regexParts are what regular expressions have, and other text hardly ever: an anchor at the beginning, a class of
@@ -43,10 +44,11 @@ func isRegex(_, value string) bool {
 	return strings.ContainsAny(value, `^$[(\+`) && regexParts.MatchString(value)
 }
 
-var templatePart = regexp.MustCompile(`\{[A-Za-z_][A-Za-z0-9_.-]*\}`)
-
+// isTemplate finds {name}, and not {"name": 1}.
 func isTemplate(_, value string) bool {
-	return strings.Contains(value, "{") && templatePart.MatchString(value)
+	_, from, found := strings.Cut(value, "{")
+	name, _, closed := strings.Cut(from, "}")
+	return found && closed && name != "" && !strings.ContainsAny(name, " \",:{")
 }
 
 // hasWithQuery reports whether Envoy sends a path with its query under a key, as it sends :path. The case of a key is

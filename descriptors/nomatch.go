@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 )
@@ -21,7 +22,7 @@ func (s *Set) WhyNoMatch(domain string, entries []Entry) string {
 	case m.Rule != nil:
 		return ""
 	case d == nil:
-		return "no rules have the domain" + spell.DidYouMean(domain, s.Domains())
+		return s.noDomain(domain)
 	case d.resources != nil && asksForResource(entries):
 		return "no resource of the domain has this method and path"
 	case d.root == nil:
@@ -90,4 +91,14 @@ func quoted(keys []string) (list []string) {
 		list = append(list, "another")
 	}
 	return list
+}
+
+// noDomain says that rules have no such domain, and which they have.
+func (s *Set) noDomain(domain string) string {
+	known := s.Domains()
+	if len(known) == 0 {
+		return "no rules have the domain: there are none"
+	}
+	slices.Sort(known)
+	return "no such domain; there are: " + strings.Join(quoted(known), ", ") + spell.DidYouMean(domain, known)
 }

@@ -28,6 +28,7 @@ type engine struct {
 	warned    *warnedKeys
 	later     laterNote
 	unknown   minutely // domains in the log
+	unknowns  unknownDomains
 	unmatched minutely // shapes in the log
 	coverage  *Coverage
 	known     atomic.Pointer[costTable] // see costs

@@ -97,21 +97,17 @@ func (b *Batch) warnOfNoAddress(v *ruleView, entries []descriptors.Entry) {
 // maxComparedRules bounds the rules among whose domains a similar one is looked for: a caller waits meanwhile.
 const maxComparedRules = 10_000
 
-// warnOfUnknownDomain logs a call whose domain no rules have: callers and rules name it differently, and neither
+// warnOfUnknownDomain counts and logs a call whose domain no rules have: callers and rules name it differently, and neither
 // fails. The name is the caller's text, so the log has the beginning of it.
 func warnOfUnknownDomain(b *Batch, c *Call) {
-	asks := false
-	for i := range c.Decisions {
-		d := &c.Decisions[i]
-		if d.match.Domain {
-			return
-		}
-		asks = asks || !d.returns
-	}
-	set := b.rules.set
-	if !asks || !b.engine.unknown.allow(time.Now()) {
+	if !c.lacksDomain() {
 		return
 	}
+	b.engine.unknowns.add(c.Request, time.UnixMicro(b.Instant()))
+	if !b.engine.unknown.allow(time.Now()) {
+		return
+	}
+	set := b.rules.set
 	similar := ""
 	if len(set.Rules()) <= maxComparedRules {
 		similar = spell.Nearest(c.Request.Domain, set.Domains())

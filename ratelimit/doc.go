@@ -25,8 +25,8 @@
 //   - what a decision records: decision.go; go test ./ratelimit
 //   - what reads the record: sinks.go (a row), response.go (headers, metadata), counters.go, refusallog.go and
 //     tracing.go; go test ./ratelimit
-//   - requests that no rule matches: coverage.go, shapes.go and descriptors/nomatch.go; go test ./ratelimit -run Shape;
-//     go test ./cmd/headgate -run Coverage
+//   - requests that no rule matches: coverage.go, unknowndomains.go, shapes.go and descriptors/nomatch.go; go test
+//     ./ratelimit -run 'Shape|Unknown'; go test ./cmd/headgate -run 'Coverage|Unknown'
 //   - what a reload changed: reloads.go, descriptors/diff.go and cmd/headgate/insight.go; go test ./ratelimit
 //     ./descriptors -run 'Compare|NewRules'
 //   - how policies take the place of rules' limits: policies.go and descriptors/builder.go; go test ./ratelimit -run

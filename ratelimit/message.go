@@ -27,6 +27,8 @@ type Request struct {
 	ID, Owner, LeaseKey string
 	// RequestID is the caller's name for the request, for the log; see MetadataRequestID.
 	RequestID string
+	// Asks has the answer say that no rules have the domain; see MetadataAsk.
+	Asks bool
 	// Peer is the identity in the caller's certificate, "" without one. Owners
 	// with the same name and different peers are different owners.
 	Peer string
@@ -375,6 +377,8 @@ const (
 	// MetadataLeaseKey is the name under which the token goes into
 	// dynamic_metadata; without it that is DefaultLeaseKey.
 	MetadataLeaseKey = "x-headgate-lease-key"
+	// MetadataAsk says that a person asks, who is told of a domain that no rules have.
+	MetadataAsk = "x-headgate-ask"
 	// MetadataRequestID is the caller's name for the request, for the log.
 	MetadataRequestID = "x-request-id"
 )

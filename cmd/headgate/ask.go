@@ -10,12 +10,12 @@ import (
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/descriptors/files"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/app/client"
-	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/internal/wire/messages"
 	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -96,6 +96,9 @@ func ask(ctx context.Context, out io.Writer, domain string, args []string, opt a
 			return fmt.Errorf("no answer: %w", err)
 		}
 		a := client.AnswerOf(req, resp)
+		if a.NoDomain != "" {
+			return notFoundError{fmt.Errorf("%q: %s", domain, a.NoDomain)}
+		}
 		fmt.Fprintln(w.text, a.Line())
 		if err := w.write(a); err != nil {
 			return err
@@ -127,6 +130,7 @@ func (opt *askOptions) asker(ctx context.Context, domain string) (asker, func(),
 	}
 	client := rls.NewRateLimitServiceClient(conn)
 	answer := func(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+		ctx = metadata.AppendToOutgoingContext(ctx, ratelimit.MetadataAsk, "1")
 		resp, err := client.ShouldRateLimit(ctx, req)
 		if err != nil {
 			return nil, opt.Explain(err)
@@ -144,7 +148,7 @@ func localService(ctx context.Context, domain string, paths []string, backend st
 		return nil, nil, wrongInput(err)
 	}
 	if known := set.Domains(); !slices.Contains(known, domain) {
-		return nil, nil, inputError{fmt.Errorf("the rules have no domain %q%s", domain, spell.DidYouMean(domain, known))}
+		return nil, nil, notFoundError{fmt.Errorf("%q: %s", domain, set.WhyNoMatch(domain, nil))}
 	}
 	st, err := stack.New(ctx, backend, stack.Options{Existing: true})
 	if err != nil {

@@ -28,8 +28,8 @@ in order, or with the KEY that headgate top prints: which rule matches, and whic
 which policy holds; what each limit has counted; and who was refused lately. It charges
 nothing. --rules asks rules in files instead of a running service.
 
-The exit code is 0 if the request would pass now, 3 if it would be refused, and 2 if that is
-not known.`,
+The exit code is 0 if the request would pass now, 3 if it would be refused or no rules have
+the domain, and 2 if that is not known.`,
 		Example: `  headgate explain shop tenant=noisy path=/pay
   headgate explain 'shop|tenant=noisy|path=/pay'
   headgate explain --request-id 8f3b2c
@@ -67,6 +67,9 @@ not known.`,
 			return err
 		}
 		showExplanation(format.writer(cmd.OutOrStdout(), e), e)
+		if e.UnknownDomain != nil {
+			return exitCode(exitNo)
+		}
 		if e.Passes == nil {
 			return exitCode(exitError)
 		}
@@ -118,6 +121,9 @@ func showExplanation(out io.Writer, e *httpapi.Explained) {
 		line("rule", "%s%s", oneWord(e.Rule), inBrackets(e.Place))
 	default:
 		line("rule", "none: %s", harmless(e.Why))
+	}
+	if u := e.UnknownDomain; u != nil && u.Calls > 0 {
+		line("domain", "no rules %s", unknownDomainLine(u))
 	}
 	for _, r := range e.Nearly {
 		line("nearly", "%s%s", oneWord(r.Rule), inBrackets(r.Place))

@@ -50,16 +50,16 @@ func coverageCommand() *cobra.Command {
 		Short: "Show which descriptors no rule matches",
 		Long: `Show which shapes of descriptors (their keys, in order) a running process has seen, how many
 of them a rule matched and how many none did, and why. What no rule matches is not limited.`,
-	}, func(api *client.API, cmd *cobra.Command) ([]httpapi.ShapeAnswer, error) {
-		var answer httpapi.CoverageAnswer
-		err := api.Get(cmd.Context(), "/admin/coverage", nil, &answer)
-		return answer.Shapes, err
+	}, func(api *client.API, cmd *cobra.Command) (answer httpapi.CoverageAnswer, err error) {
+		err = api.Get(cmd.Context(), "/admin/coverage", nil, &answer)
+		return answer, err
 	}, showCoverage)
 }
 
-func showCoverage(out io.Writer, shapes []httpapi.ShapeAnswer) error {
+func showCoverage(out io.Writer, c httpapi.CoverageAnswer) error {
+	showUnknownDomains(out, c.UnknownDomains)
 	const heads = "DOMAIN\tENTRIES\tMATCHED\tUNMATCHED\tLAST\tWHY"
-	return inColumns(out, "nothing was asked about domains that rules have", heads, shapes, func(w io.Writer,
+	return inColumns(out, "nothing was asked about domains that rules have", heads, c.Shapes, func(w io.Writer,
 		s *httpapi.ShapeAnswer) {
 		entries := strings.Join(s.Entries, ",")
 		if len(s.Entries) == 0 {
@@ -68,6 +68,26 @@ func showCoverage(out io.Writer, shapes []httpapi.ShapeAnswer) error {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\n", oneWord(s.Domain), spell.Short(oneWord(entries)), s.Matched, s.Unmatched,
 			instant(s.Last), harmless(s.Why))
 	})
+}
+
+// showUnknownDomains prints domains that no rules have, in a line each: nothing of them is limited.
+func showUnknownDomains(out io.Writer, list []httpapi.UnknownDomainAnswer) {
+	for i := range list {
+		fmt.Fprintln(out, "NO RULES "+unknownDomainLine(&list[i]))
+	}
+}
+
+func unknownDomainLine(d *httpapi.UnknownDomainAnswer) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "have the domain %q", harmless(d.Domain))
+	if d.Similar != "" {
+		fmt.Fprintf(&b, " (did you mean %q?)", harmless(d.Similar))
+	}
+	fmt.Fprintf(&b, ": %s since %s not limited", spell.Count(int(d.Calls), "call"), instant(d.First))
+	if d.Caller != "" {
+		b.WriteString(", the last one from " + oneWord(d.Caller))
+	}
+	return b.String()
 }
 
 func reloadsCommand() *cobra.Command {

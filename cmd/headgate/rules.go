@@ -95,8 +95,16 @@ last minute. The exit code is 0 if it is ready, and 3 if it is not.`,
 	}, showStatus)
 }
 
+// mostCalls is the percentage of calls from which on most calls do something.
+const mostCalls = 50
+
 func showStatus(out io.Writer, s httpapi.StatusAnswer) error {
-	fmt.Fprintf(out, "%s, headgate %s\n", strings.ToLower(strings.ReplaceAll(s.Status, "_", " ")), s.Version)
+	state := strings.ToLower(strings.ReplaceAll(s.Status, "_", " "))
+	if s.Traffic.UnmatchedPercent > mostCalls {
+		state += fmt.Sprintf(", but %.1f%% of calls meet no rule and are not limited", s.Traffic.UnmatchedPercent)
+	}
+	fmt.Fprintf(out, "%s, headgate %s\n", state, s.Version)
+	showUnknownDomains(out, s.UnknownDomains)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, p := range s.Parts {
 		state, detail := "ok", p.Detail

@@ -17,14 +17,15 @@ type pace struct {
 type sample struct {
 	at                         time.Time
 	answers, refused, byPolicy int64
+	unmatched                  int64
 }
 
 // A Rate is the traffic of the last minute, or since the first look.
 type Rate struct {
 	PerSecond float64
-	// Refused and ByPolicy are parts of all answers, from 0 to 1.
-	Refused, ByPolicy float64
-	Last              time.Time // of the last call, to the second; zero: there was none
+	// Refused, ByPolicy and Unmatched are parts of all answers, from 0 to 1.
+	Refused, ByPolicy, Unmatched float64
+	Last                         time.Time // of the last call, to the second; zero: there was none
 }
 
 // sampleEvery is the least time between two samples, and a minute has so many.
@@ -37,7 +38,7 @@ const (
 func (p *pace) rate(t *insight.Traffic, now time.Time) (r Rate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := sample{now, t.Answers.Value(), t.Refused.Value(), t.ByPolicy.Value()}
+	s := sample{now, t.Answers.Value(), t.Refused.Value(), t.ByPolicy.Value(), t.Unmatched.Value()}
 	if n := len(p.samples); n == 0 || s.at.Sub(p.samples[n-1].at) >= sampleEvery {
 		p.samples = append(p.samples, s)
 	}
@@ -48,6 +49,7 @@ func (p *pace) rate(t *insight.Traffic, now time.Time) (r Rate) {
 	if n := float64(s.answers - first.answers); n > 0 {
 		r.PerSecond = n / max(s.at.Sub(first.at).Seconds(), 1)
 		r.Refused, r.ByPolicy = float64(s.refused-first.refused)/n, float64(s.byPolicy-first.byPolicy)/n
+		r.Unmatched = float64(s.unmatched-first.unmatched) / n
 	}
 	r.Last = t.Last()
 	return r

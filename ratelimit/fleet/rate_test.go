@@ -20,11 +20,12 @@ func TestPaceIsThatOfTheLastMinute(t *testing.T) {
 	for range 100 {
 		traffic.Answers.Add(1000)
 		traffic.Refused.Add(250)
+		traffic.Unmatched.Add(500)
 		now = now.Add(5 * time.Second)
 		p.rate(&traffic, now)
 	}
 	r := p.rate(&traffic, now)
-	if r.PerSecond != 200 || r.Refused != 0.25 || r.ByPolicy != 0 || len(p.samples) > maxSamples {
+	if r.PerSecond != 200 || r.Refused != 0.25 || r.ByPolicy != 0 || r.Unmatched != 0.5 || len(p.samples) > maxSamples {
 		t.Errorf("%+v of %d samples", r, len(p.samples))
 	}
 	traffic.ByPolicy.Add(10)

@@ -23,9 +23,12 @@ type Explained struct {
 	Key    string `json:"key"`
 	Domain string `json:"domain"`
 	// Rule is the one that matches, and Place where it is; absent if none does.
-	Rule   string       `json:"rule,omitempty"`
-	Place  string       `json:"place,omitempty"`
-	Why    string       `json:"why,omitempty"`    // no rule matches
+	Rule  string `json:"rule,omitempty"`
+	Place string `json:"place,omitempty"`
+	Why   string `json:"why,omitempty"` // no rule matches
+	// UnknownDomain: no rules have the domain.
+	UnknownDomain *UnknownDomainAnswer `json:"unknown_domain,omitempty"`
+
 	Nearly []NearlyRule `json:"nearly,omitempty"` // rules that differ in one entry
 	Policy *PolicyKeys  `json:"policy,omitempty"` // of a rule that asks for policies
 
@@ -75,6 +78,7 @@ func Explain(ctx context.Context, s *ratelimit.Service, domain string, entries [
 	rules := s.Rules()
 	e := &Explained{Key: descriptors.Name(domain, entries), Domain: domain, Why: rules.WhyNoMatch(domain, entries),
 		Limits: []LimitState{}}
+	e.UnknownDomain = unknownDomain(s, domain)
 	if r := x.Rule; r != nil {
 		e.Rule, e.Place = r.Domain+"/"+r.Path, placeOf(r)
 		e.OnStoreError = x.OnFailure.String()

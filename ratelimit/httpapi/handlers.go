@@ -30,6 +30,8 @@ type StatusAnswer struct {
 	Version string        `json:"version"`
 	Parts   []partAnswer  `json:"parts"`
 	Traffic trafficAnswer `json:"traffic"`
+	// UnknownDomains are the first of those that calls had and no rules have.
+	UnknownDomains []UnknownDomainAnswer `json:"unknown_domains"`
 }
 
 // A trafficAnswer is what this process answered in the last minute.
@@ -40,6 +42,8 @@ type trafficAnswer struct {
 	LastCall         *time.Time `json:"last_call,omitempty"`
 	// UnmatchedShapes are shapes of descriptors that no rule matched.
 	UnmatchedShapes int `json:"unmatched_shapes"`
+	// UnmatchedPercent is of the calls that meet no rule.
+	UnmatchedPercent float64 `json:"unmatched_percent"`
 }
 
 func (h *Handlers) traffic() (a trafficAnswer) {
@@ -47,6 +51,7 @@ func (h *Handlers) traffic() (a trafficAnswer) {
 	percent := func(part float64) float64 { return math.Round(part*1000) / 10 }
 	a.AnswersPerSecond = math.Round(rate.PerSecond*10) / 10
 	a.RefusedPercent, a.ByPolicyPercent = percent(rate.Refused), percent(rate.ByPolicy)
+	a.UnmatchedPercent = percent(rate.Unmatched)
 	if !rate.Last.IsZero() {
 		last := rate.Last.UTC()
 		a.LastCall = &last
@@ -80,7 +85,8 @@ func (h *Handlers) rulesDetail() string {
 
 // status says how the service is. The answer is a success whenever it can be given.
 func (h *Handlers) status(w http.ResponseWriter, _ *http.Request, _ web.Params) error {
-	answer := StatusAnswer{Status: "READY", Version: h.Version, Parts: []partAnswer{}, Traffic: h.traffic()}
+	answer := StatusAnswer{Status: "READY", Version: h.Version, Parts: []partAnswer{}, Traffic: h.traffic(),
+		UnknownDomains: h.unknownDomains(maxNamed)}
 	for _, p := range h.Ready.Parts() {
 		part := partAnswer{Name: p.Name, Status: "OK", Problem: p.Problem, Detail: p.Detail}
 		if p.Name == "rules" && p.Detail == "" {

@@ -291,7 +291,8 @@ func TestStoreThatIsAway(t *testing.T) {
 // TestStatus: the answer reports the version, and what works.
 func TestStatus(t *testing.T) {
 	s := newServer(t, "memory://")
-	const traffic = `"traffic":{"answers_per_second":0,"refused_percent":0,"by_policy_percent":0,"unmatched_shapes":0}}`
+	const traffic = `"traffic":{"answers_per_second":0,"refused_percent":0,"by_policy_percent":0,"unmatched_shapes":0,` +
+		`"unmatched_percent":0},"unknown_domains":[]}`
 	for _, c := range []struct {
 		draining bool
 		part     web.Part

@@ -10,8 +10,8 @@ import (
 // Traffic counts the calls that a process answers. It may be used concurrently.
 type Traffic struct {
 	// Answers counts all calls that were decided, Refused those that were refused, and ByPolicy those that a failure
-	// policy answered.
-	Answers, Refused, ByPolicy metrics.Counter
+	// policy answered. Unmatched met no rule.
+	Answers, Refused, ByPolicy, Unmatched metrics.Counter
 
 	seen ratelimit.Shape // its time only
 }
@@ -28,6 +28,9 @@ func (t *Traffic) see(b *ratelimit.Batch, c *ratelimit.Call) {
 	b.Count(&t.Answers)
 	if c.Response.OverLimit {
 		b.Count(&t.Refused)
+	}
+	if c.MeetsNoRule() {
+		b.Count(&t.Unmatched)
 	}
 	if c.Response.Degraded {
 		b.Count(&t.ByPolicy)

@@ -39,9 +39,10 @@ type Answer struct {
 	Degraded   string `json:"degraded,omitempty"`   // the policy that decided while the store failed
 	Overloaded string `json:"overloaded,omitempty"` // the policy that decided because headgate was overloaded
 	// Chosen is, by the name that rules have in choose, the last value of the descriptor that is charged.
-	Chosen map[string]string `json:"chosen,omitempty"`
-	Near   string            `json:"near,omitempty"` // the first limit that is nearly used up
-	Limits []DescriptorCode  `json:"limits"`
+	Chosen   map[string]string `json:"chosen,omitempty"`
+	Near     string            `json:"near,omitempty"` // the first limit that is nearly used up
+	NoDomain string            `json:"-"`              // why: no rules have the domain
+	Limits   []DescriptorCode  `json:"limits"`
 }
 
 // A DescriptorCode is the answer about one descriptor.
@@ -61,7 +62,8 @@ func AnswerOf(req *rls.RateLimitRequest, resp *rls.RateLimitResponse) *Answer {
 	meta := resp.GetDynamicMetadata().GetFields()
 	a := &Answer{Domain: req.Domain, Code: resp.OverallCode.String(), Rule: meta["rule"].GetStringValue(),
 		Degraded: meta["degraded"].GetStringValue(), Overloaded: meta["overloaded"].GetStringValue(),
-		Near: meta["near"].GetStringValue(), Limits: []DescriptorCode{}}
+		NoDomain: meta["no_domain"].GetStringValue(),
+		Near:     meta["near"].GetStringValue(), Limits: []DescriptorCode{}}
 	for name, value := range fields(meta["choose"]) {
 		if a.Chosen == nil {
 			a.Chosen = map[string]string{}

@@ -10,7 +10,7 @@ import (
 // values.
 func headerNames(s *ratelimit.Service) []string {
 	names := []string{ratelimit.MetadataID, ratelimit.MetadataOwner, ratelimit.MetadataLeaseKey,
-		ratelimit.MetadataRequestID}
+		ratelimit.MetadataRequestID, ratelimit.MetadataAsk}
 	if s.Traced() || s.LogsRefusals() {
 		names = append(names, ratelimit.MetadataTraceParent, ratelimit.MetadataTraceState)
 	}
@@ -18,12 +18,13 @@ func headerNames(s *ratelimit.Service) []string {
 }
 
 func setHeaders(req *ratelimit.Request, values []string) {
-	if len(values) >= 4 {
+	if len(values) >= 5 {
 		req.SetMetadata(values[0], values[1], values[2])
 		req.SetRequestID(values[3])
+		req.Asks = values[4] != ""
 	}
-	if len(values) >= 6 {
-		req.TraceParent, req.TraceState = values[4], values[5]
+	if len(values) >= 7 {
+		req.TraceParent, req.TraceState = values[5], values[6]
 	}
 }
 

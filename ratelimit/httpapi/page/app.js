@@ -139,6 +139,12 @@ async function overview() {
   at("rate").textContent = number(t.answers_per_second);
   at("refused").textContent = percent(t.refused_percent);
   at("by-policy").textContent = percent(t.by_policy_percent);
+  at("unmatched").textContent = percent(t.unmatched_percent);
+  at("unknown-domains").hidden = coverage.unknown_domains.length === 0;
+  at("unknown-domains").replaceChildren(...coverage.unknown_domains.slice(0, 5).map((d) => element("div",
+    "No rules have the domain " + d.domain + (d.similar ? " (did you mean " + d.similar + "?)" : "") + ": " + number(d.calls) +
+    (d.calls === 1 ? " call" : " calls") + " since " + time(d.first) + " not limited" +
+    (d.caller ? ", the last one from " + d.caller : "") + ".")));
   at("last-call").textContent = since(t.last_call);
   at("next-part").hidden = Boolean(t.last_call);
   at("ask-command").textContent = "headgate ask example client=alice -n 12";
