@@ -97,8 +97,8 @@ func (b *Batch) warnOfNoAddress(v *ruleView, entries []descriptors.Entry) {
 // maxComparedRules bounds the rules among whose domains a similar one is looked for: a caller waits meanwhile.
 const maxComparedRules = 10_000
 
-// warnOfUnknownDomain counts and logs a call whose domain no rules have: callers and rules name it differently, and neither
-// fails. The name is the caller's text, so the log has the beginning of it.
+// warnOfUnknownDomain counts and logs a call whose domain no rules have: callers and rules name it differently, and
+// neither fails. The name is the caller's text, so the log has the beginning of it.
 func warnOfUnknownDomain(b *Batch, c *Call) {
 	if !c.lacksDomain() {
 		return

@@ -34,13 +34,15 @@ func TestUnknownDomainsAreCounted(t *testing.T) {
 // TestUnknownDomainsOfNow: a domain that rules have meanwhile is not named, and the caller is.
 func TestUnknownDomainsOfNow(t *testing.T) {
 	h := setup(t, coveredRules, unlogged)
-	req := Request{Domain: "later", Descriptors: []Descriptor{desc("tenant=a")}, Hits: 1, Owner: "node-1", Peer: "spiffe://a"}
+	req := Request{Domain: "later", Descriptors: []Descriptor{desc("tenant=a")}, Hits: 1, Owner: "node-1",
+		Peer: "spiffe://a"}
 	var resp Response
 	h.Decide(t.Context(), []*Request{&req}, []*Response{&resp})
 	if list := h.UnknownDomains(); len(list) != 1 || list[0].Caller != "node-1" {
 		t.Errorf("got %+v", list)
 	}
-	if err := h.SetRules(mustLoad(t, "domain: later\ndescriptors: [{key: tenant, rate_limit: {unlimited: true}}]\n")); err != nil {
+	const rules = "domain: later\ndescriptors: [{key: tenant, rate_limit: {unlimited: true}}]\n"
+	if err := h.SetRules(mustLoad(t, rules)); err != nil {
 		t.Fatal(err)
 	}
 	if list := h.UnknownDomains(); len(list) != 0 {

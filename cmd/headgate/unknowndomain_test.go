@@ -35,6 +35,20 @@ func TestUnknownDomainsAreNamed(t *testing.T) {
 	}
 }
 
+// ask says which tier of a rule with concurrency decides, and what it does: the status of a refusal, or the delay.
+func TestAskNamesTheTier(t *testing.T) {
+	args := "ask shop method=POST,path=/api/heavy-operation -n 6 --rules ../../examples/inflight/heavy.yaml"
+	code, out := headgate(t, strings.Fields(args)...)
+	for _, want := range []string{"OK         delay=1s [", " tier=", " status=503 ["} {
+		if code != exitNo || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, %q is not in\n%s", code, want, out)
+		}
+	}
+	if strings.Count(out, "delay=1s") != 3 {
+		t.Errorf("three of five that pass are delayed:\n%s", out)
+	}
+}
+
 // While most calls meet no rule, the first word of status is not a plain ready.
 func TestStatusSaysThatMostCallsMeetNoRule(t *testing.T) {
 	for percent, want := range map[float64]string{0: "ready, headgate v1\n", 50: "ready, headgate v1\n",

@@ -38,6 +38,10 @@ type Answer struct {
 	Rule       string `json:"rule,omitempty"`       // that has refused
 	Degraded   string `json:"degraded,omitempty"`   // the policy that decided while the store failed
 	Overloaded string `json:"overloaded,omitempty"` // the policy that decided because headgate was overloaded
+	// Tier, of a limit on requests in flight, refuses with Status or lets the request pass after Delay.
+	Tier   string `json:"tier,omitempty"`
+	Status string `json:"status,omitempty"`
+	Delay  string `json:"delay,omitempty"`
 	// Chosen is, by the name that rules have in choose, the last value of the descriptor that is charged.
 	Chosen   map[string]string `json:"chosen,omitempty"`
 	Near     string            `json:"near,omitempty"` // the first limit that is nearly used up
@@ -64,6 +68,7 @@ func AnswerOf(req *rls.RateLimitRequest, resp *rls.RateLimitResponse) *Answer {
 		Degraded: meta["degraded"].GetStringValue(), Overloaded: meta["overloaded"].GetStringValue(),
 		NoDomain: meta["no_domain"].GetStringValue(),
 		Near:     meta["near"].GetStringValue(), Limits: []DescriptorCode{}}
+	a.Tier, a.Status, a.Delay = meta["tier"].GetStringValue(), meta["deny_status"].GetStringValue(), delayOf(resp)
 	for name, value := range fields(meta["choose"]) {
 		if a.Chosen == nil {
 			a.Chosen = map[string]string{}
@@ -92,6 +97,19 @@ func AnswerOf(req *rls.RateLimitRequest, resp *rls.RateLimitResponse) *Answer {
 	return a
 }
 
+// delayOf returns how long a proxy holds the request up before it goes on; "" if it does not.
+func delayOf(resp *rls.RateLimitResponse) string {
+	for _, h := range resp.RequestHeadersToAdd {
+		if ms, err := strconv.ParseInt(h.Value, 10, 64); err == nil && strings.EqualFold(h.Key, delayHeader) {
+			return units.Format(time.Duration(ms) * time.Millisecond)
+		}
+	}
+	return ""
+}
+
+// delayHeader has Envoy's fault filter delay a request, by so many milliseconds.
+const delayHeader = "x-envoy-fault-delay-request"
+
 // fields returns those of v, nil if it has none.
 func fields(v *structpb.Value) map[string]*structpb.Value { return v.GetStructValue().GetFields() }
 
@@ -109,6 +127,7 @@ func (a *Answer) Line() string {
 	fmt.Fprintf(&b, "%-10s", a.Code)
 	for _, f := range []struct{ name, value string }{
 		{"rule", a.Rule}, {"degraded", a.Degraded}, {"overloaded", a.Overloaded}, {"near", a.Near},
+		{"tier", a.Tier}, {"status", a.Status}, {"delay", a.Delay},
 	} {
 		if f.value != "" {
 			fmt.Fprintf(&b, " %s=%s", f.name, f.value)
