@@ -44,6 +44,7 @@ func TestNothingTellsSecrets(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs headgate often")
 	}
+	t.Parallel()
 	rules := filepath.Join(t.TempDir(), "rules.yaml")
 	if err := os.WriteFile(rules, []byte("domain: attack\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -71,6 +72,7 @@ func TestNothingTellsSecrets(t *testing.T) {
 				continue // as the flag with a space
 			}
 			t.Run(s.Name+" as a "+how, func(t *testing.T) {
+				t.Parallel()
 				hg := testenv.ServeHeadgate(t, withVariables(t, with.env), slices.Concat(c.with, with.flags)...)
 				token := ""
 				if s.Name == "admin-token" {

@@ -20,6 +20,7 @@ func TestSlowRedisIsSeen(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs headgate for half a minute")
 	}
+	t.Parallel()
 	proxy := testenv.StartProxy(t, testenv.StartRedis(t).Addr)
 	file := filepath.Join(t.TempDir(), "rules.yaml")
 	if err := os.WriteFile(file, []byte(troubleRules), 0o600); err != nil {
