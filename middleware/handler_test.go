@@ -192,7 +192,9 @@ func TestResourcesCountByClient(t *testing.T) {
 		"  rate_limit: {unit: hour, requests_per_unit: 1}\n"
 	conf := by("nothing")
 	conf.Values = []Entry{{"jwt.sub", PlainHeader("x-sub")}}
-	h := Handler(open(t, func(o *headgate.Options) { o.Rules = []headgate.Rules{headgate.YAML("r.yaml", text)} }), conf)(ok)
+	h := Handler(open(t, func(o *headgate.Options) {
+		o.Rules = []headgate.Rules{headgate.YAML("r.yaml", text)}
+	}), conf)(ok)
 	for _, c := range []struct {
 		path, from, sub string
 		want            int

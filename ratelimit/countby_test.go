@@ -27,8 +27,8 @@ func loginOf(address string) Descriptor {
 	return desc("method=POST,path=/login,remote_address=" + address)
 }
 
-// TestManyClientsOfAResource: a million clients have as many counters as max_keys says and one more, and those that have
-// counters of their own keep them.
+// TestManyClientsOfAResource: a million clients have as many counters as max_keys says and one more, and those that
+// have counters of their own keep them.
 func TestManyClientsOfAResource(t *testing.T) {
 	h := setup(t, perClient)
 	h.want(h.ask(loginOf("192.0.2.1")), "OK: ok/1")

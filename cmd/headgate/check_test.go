@@ -172,7 +172,8 @@ func TestCheckFindsWhatEnvoyDoesNotSend(t *testing.T) {
 	}
 	write(strings.ReplaceAll(printed, "- {remote_address: {}}", ""))
 	code, out = headgate(t, "check", file, "--envoy", config)
-	if code != exitProblems || !strings.Contains(out, config+":") || !strings.Contains(out, "no action sends remote_address") {
+	if code != exitProblems || !strings.Contains(out, config+":") ||
+		!strings.Contains(out, "no action sends remote_address") {
 		t.Errorf("without the address: exit code %d: %s", code, out)
 	}
 	if code, out = headgate(t, "check", file, "--envoy", config+"x"); code == 0 {

@@ -15,8 +15,8 @@ import (
 // MaxFile bounds a configuration that [Missing] reads, in bytes.
 const MaxFile = 16 << 20
 
-// Missing says what the resources of the rules need that a configuration of Envoy does not send: in each list of actions
-// that begins with method and path. file names the configuration in problems.
+// Missing says what the resources of the rules need that a configuration of Envoy does not send: in each list of
+// actions that begins with method and path. file names the configuration in problems.
 func Missing(set *descriptors.Set, file string, text []byte) (found []descriptors.Problem) {
 	root, _, wrong := yamlfile.Decode(text)
 	if wrong != nil {
@@ -95,11 +95,11 @@ func (s *sender) compare(domain string, needs *descriptors.Needs) {
 			i := slices.Index(keys, name)
 			switch {
 			case i < 0:
-				s.problem(list, domain, "no action sends "+name+", so that requests count as if they had none; `headgate envoy` "+
-					"prints the action")
+				s.problem(list, domain, "no action sends "+name+", so that requests count as if they had none; "+
+					"`headgate envoy` prints the action")
 			case dropsAll(list.Content[i]):
-				s.problem(list.Content[i], domain, "the action for "+name+" has no skip_if_absent: true, so that Envoy asks "+
-					"nothing about a request without it, which is then not limited")
+				s.problem(list.Content[i], domain, "the action for "+name+" has no skip_if_absent: true, so that Envoy "+
+					"asks nothing about a request without it, which is then not limited")
 			}
 		}
 	}
@@ -110,7 +110,8 @@ func (s *sender) compare(domain string, needs *descriptors.Needs) {
 }
 
 func (s *sender) problem(n *yaml.Node, domain, message string) {
-	s.found = append(s.found, descriptors.Problem{File: s.file, Line: n.Line, Col: n.Column, Path: domain, Message: message})
+	s.found = append(s.found, descriptors.Problem{File: s.file, Line: n.Line, Col: n.Column, Path: domain,
+		Message: message})
 }
 
 // needed returns the keys of all entries that resources look at.

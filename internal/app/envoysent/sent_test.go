@@ -36,7 +36,8 @@ func TestMissing(t *testing.T) {
 	set, spec := load(t, string(rules))
 	conf, err := envoyconf.New(set, spec, envoyconf.Options{Version: envoyconf.Version{Major: 1, Minor: 40}, Listen: 10000,
 		Address: []string{"127.0.0.1:8081"}, Services: []string{"127.0.0.1:8082"}, Upstream: []string{"127.0.0.1:9000"},
-		Admin: "127.0.0.1:9901", LeaseKey: "lease", Owner: "envoy", Timeout: 500 * time.Millisecond})
+		Admin: "127.0.0.1:9901", LeaseKey: "lease", Owner: "envoy", Timeout: 500 * time.Millisecond,
+		Tokens: "lua"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,8 @@ func TestMissing(t *testing.T) {
 			}
 			actions++
 			if strings.Contains(line, ", skip_if_absent: true") {
-				change(strings.Replace(line, ", skip_if_absent: true", "", 1)+"\n", "the action for "+key+" has no skip_if_absent")
+				without := strings.Replace(line, ", skip_if_absent: true", "", 1) + "\n"
+				change(without, "the action for "+key+" has no skip_if_absent")
 				skips++
 			}
 		}
@@ -96,14 +98,16 @@ func actionKey(line string) string {
 
 // TestMissingOfOthers: other domains, no rules by method and path, and what is no configuration.
 func TestMissingOfOthers(t *testing.T) {
-	set, _ := load(t, "domain: a\nresources: [{path: /a, by: remote_address, rate_limit: {unit: day, requests_per_unit: 1}}]",
+	set, _ := load(t, "domain: a\nresources: [{path: /a, by: remote_address, rate_limit: {unit: day, "+
+		"requests_per_unit: 1}}]",
 		"domain: b\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 1}}]")
 	const filter = "f: {domain: %s, rate_limit_service: {}}\nr: [{actions: [{request_headers: {descriptor_key: method}}, " +
 		"{request_headers: {descriptor_key: path}}]}]\n"
 	for text, want := range map[string]string{
 		fmt.Sprintf(filter, "a"): "2:15: no action sends remote_address",
-		fmt.Sprintf(filter, "c"): "1:13: Envoy asks about the domain \"c\", which the rules do not have",
-		fmt.Sprintf(filter, "b"): "", "{}": "begins with method", "a: [": "e:", "": "begins with method",
+		fmt.Sprintf(filter, "c"): `1:13: Envoy asks about the domain "c", which the rules do not have`,
+		fmt.Sprintf(filter, "b"): "", "{}": "begins with method", "a: [": "e:",
+		"":                                      "begins with method",
 		"r: [{actions: 7}, {actions: [7, {}]}]": "begins with method", "a: &a [*a]": "begins with method",
 		strings.Repeat("[", 5000) + strings.Repeat("]", 5000): "e:",
 	} {
