@@ -34,7 +34,7 @@ func TestMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	set, spec := load(t, string(rules))
-	conf, err := envoyconf.New(set, spec, envoyconf.Options{Version: envoyconf.Version{Major: 1, Minor: 40}, Listen: 10000,
+	conf, err := envoyconf.New(set, spec, envoyconf.Options{Version: envoyconf.Oldest, Listen: 10000,
 		Address: []string{"127.0.0.1:8081"}, Services: []string{"127.0.0.1:8082"}, Upstream: []string{"127.0.0.1:9000"},
 		Admin: "127.0.0.1:9901", LeaseKey: "lease", Owner: "envoy", Timeout: 500 * time.Millisecond,
 		Tokens: "lua"})
@@ -101,7 +101,8 @@ func TestMissingOfOthers(t *testing.T) {
 	set, _ := load(t, "domain: a\nresources: [{path: /a, by: remote_address, rate_limit: {unit: day, "+
 		"requests_per_unit: 1}}]",
 		"domain: b\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 1}}]")
-	const filter = "f: {domain: %s, rate_limit_service: {}}\nr: [{actions: [{request_headers: {descriptor_key: method}}, " +
+	const filter = "f: {domain: %s, rate_limit_service: {}}\n" +
+		"r: [{actions: [{request_headers: {descriptor_key: method}}, " +
 		"{request_headers: {descriptor_key: path}}]}]\n"
 	for text, want := range map[string]string{
 		fmt.Sprintf(filter, "a"): "2:15: no action sends remote_address",
