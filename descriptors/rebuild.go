@@ -2,8 +2,7 @@ package descriptors
 
 import (
 	"slices"
-
-	"github.com/headgate-rls/headgate/internal/kit/order"
+	"sort"
 )
 
 // A branch is what was made of a rule at the top of a domain, and of all below it.
@@ -118,7 +117,7 @@ func (s *Set) Since(old *Set) (added, gone []*Rule, ok bool) {
 // gone returns the rules of old that s has not kept.
 func (s *Set) gone(old *Set) (gone []*Rule) {
 	kept := slices.Clone(s.kept)
-	order.By(kept, func(a, b *span) int { return a.first - b.first })
+	sort.Slice(kept, func(i, j int) bool { return kept[i].first < kept[j].first })
 	next := 0
 	for _, k := range kept {
 		gone = append(gone, old.rules[next:k.first]...)
