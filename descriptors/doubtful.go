@@ -88,7 +88,7 @@ func (b *builder) hidden(among *siblings, w *way, lv *level) {
 	}
 	below := map[string]*RuleSpec{}
 	for _, s := range among.specs {
-		if s.Value == "" && len(s.Rules) > 0 {
+		if s.Value == "" && len(s.Networks) == 0 && len(s.Rules) > 0 {
 			below[s.Key] = s
 		}
 	}

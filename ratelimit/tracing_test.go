@@ -53,7 +53,7 @@ func attributes(s sdk.ReadOnlySpan) map[string]string {
 func TestEachCallOfASliceHasSpansOfItsOwn(t *testing.T) {
 	h, recorder := setupTraced(t)
 	handler := transport.Handler(h.Service, transport.ShouldRateLimit, func(time.Duration, ratelimit.CallResult, int) {})
-	if len(handler.Metadata) != 6 {
+	if len(handler.Metadata) != 7 {
 		t.Fatalf("the handler wants to see %q", handler.Metadata)
 	}
 	var calls []*unary.Call
@@ -124,7 +124,7 @@ func TestSpanSaysWhyAPolicyAnswered(t *testing.T) {
 func TestNoTracerReadsNoHeaders(t *testing.T) {
 	h := ratelimit.Setup(t, tracedRules, ratelimit.Unlogged)
 	if handler := transport.Handler(h.Service, transport.ShouldRateLimit,
-		func(time.Duration, ratelimit.CallResult, int) {}); len(handler.Metadata) != 4 || h.Traced() {
+		func(time.Duration, ratelimit.CallResult, int) {}); len(handler.Metadata) != 5 || h.Traced() {
 		t.Errorf("the handler wants to see %q", handler.Metadata)
 	}
 }

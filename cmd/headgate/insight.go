@@ -49,7 +49,8 @@ func coverageCommand() *cobra.Command {
 		Use:   "coverage",
 		Short: "Show which descriptors no rule matches",
 		Long: `Show which shapes of descriptors (their keys, in order) a running process has seen, how many
-of them a rule matched and how many none did, and why. What no rule matches is not limited.`,
+of them a rule matched and how many none did, and why. What no rule matches is not limited.
+Rules with reserve whose calls reserve nothing have a line, too.`,
 	}, func(api *client.API, cmd *cobra.Command) (answer httpapi.CoverageAnswer, err error) {
 		err = api.Get(cmd.Context(), "/admin/coverage", nil, &answer)
 		return answer, err
@@ -58,6 +59,10 @@ of them a rule matched and how many none did, and why. What no rule matches is n
 
 func showCoverage(out io.Writer, c httpapi.CoverageAnswer) error {
 	showUnknownDomains(out, c.UnknownDomains)
+	for _, n := range c.ReserveNothing {
+		fmt.Fprintf(out, "RESERVES NOTHING rule %s/%s, in %s: %s\n", oneWord(n.Domain), oneWord(n.Rule),
+			spell.Count(int(n.Calls), "call"), harmless(n.Why))
+	}
 	const heads = "DOMAIN\tENTRIES\tMATCHED\tUNMATCHED\tLAST\tWHY"
 	return inColumns(out, "nothing was asked about domains that rules have", heads, c.Shapes, func(w io.Writer,
 		s *httpapi.ShapeAnswer) {

@@ -14,6 +14,16 @@ import (
 type CoverageAnswer struct {
 	Shapes         []ShapeAnswer         `json:"shapes"`
 	UnknownDomains []UnknownDomainAnswer `json:"unknown_domains"`
+	// ReserveNothing are rules with reserve whose last calls, ten at least, have reserved nothing.
+	ReserveNothing []NeverReserving `json:"reserve_nothing"`
+}
+
+// A NeverReserving is a rule with reserve that reserves nothing.
+type NeverReserving struct {
+	Domain string `json:"domain"`
+	Rule   string `json:"rule"`
+	Calls  int64  `json:"calls"`
+	Why    string `json:"why"`
 }
 
 // An UnknownDomainAnswer is a domain that calls had and no rules have: nothing of it is limited.
@@ -84,6 +94,10 @@ type ShapeAnswer struct {
 
 func (h *Handlers) coverage(w http.ResponseWriter, r *http.Request, _ web.Params) error {
 	answer := CoverageAnswer{Shapes: []ShapeAnswer{}, UnknownDomains: h.unknownDomains(all)}
+	answer.ReserveNothing = []NeverReserving{}
+	for _, n := range h.Service.NeverReserving() {
+		answer.ReserveNothing = append(answer.ReserveNothing, NeverReserving(n))
+	}
 	rules := h.Service.Rules()
 	shapes := h.Service.Coverage().Shapes()
 	if err := web.Keep(w, r, len(shapes)*rowBytes); err != nil {

@@ -94,4 +94,8 @@ func TestRulesThatReserveNothingAreSeen(t *testing.T) {
 	}
 	awaitPart(r, "reservations", "rule llm/user reserves nothing, in 10 calls: ",
 		`headgate_reservations_total{domain="llm",event="unasked",rule="user"} 10`)
+	if _, text := askAdmin(r, http.MethodGet, "/admin/coverage", ""); !strings.Contains(text,
+		`"reserve_nothing":[{"domain":"llm","rule":"user","calls":10,"why":"the descriptors come without hits`) {
+		t.Errorf("the coverage is %s", text)
+	}
 }
