@@ -177,8 +177,8 @@ func (l *Limit) Window() time.Duration { return l.spec.Window }
 // burst of a token bucket, else Max.
 func (l *Limit) Capacity() int64 { return l.capacity }
 
-// Quota returns how many units an unused limit has, which is the most that can remain of it, and the time in which it has
-// all of them again: its window, or that in which a token bucket refills.
+// Quota returns how many units an unused limit has, which is the most that can remain of it, and the time in which it
+// has all of them again: its window, or that in which a token bucket refills.
 func (l *Limit) Quota() (units int64, over time.Duration) {
 	if l.Is(Refilled) && l.capacity != l.spec.Max {
 		return l.capacity, l.RefillTime(l.capacity)

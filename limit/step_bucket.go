@@ -3,7 +3,8 @@ package limit
 import (
 	"errors"
 	"fmt"
-	"math/big"
+	"math"
+	"math/bits"
 )
 
 // Token bucket: the level rises by den per microsecond up to full, and one
@@ -50,17 +51,25 @@ func (l *Limit) setInterval(units int64) bool {
 	}
 	// Largest power of ten that keeps units*num within bounds.
 	for scale := int64(10_000_000); scale >= 1; scale /= 10 {
-		n := new(big.Int).Mul(big.NewInt(l.window), big.NewInt(scale))
-		n.Add(n, big.NewInt(s.Max-1)).Div(n, big.NewInt(s.Max))
-		if !n.IsInt64() {
-			continue
-		}
-		if num := n.Int64(); num >= 1_000_000 && units <= maxExact/num {
+		num, ok := mulCeilDiv(l.window, scale, s.Max)
+		if ok && num >= 1_000_000 && units <= maxExact/num {
 			l.num, l.den = num, scale
 			return true
 		}
 	}
 	return false
+}
+
+// mulCeilDiv returns a*b/d, rounded up, of numbers above zero; false if that is no int64. Package math/big would make
+// every program 50 KB larger.
+func mulCeilDiv(a, b, d int64) (n int64, ok bool) {
+	high, low := bits.Mul64(uint64(a), uint64(b))
+	low, carry := bits.Add64(low, uint64(d-1), 0)
+	if high += carry; high >= uint64(d) {
+		return 0, false
+	}
+	quotient, _ := bits.Div64(high, low, uint64(d))
+	return int64(quotient), quotient <= math.MaxInt64
 }
 
 func gcd(a, b int64) int64 {

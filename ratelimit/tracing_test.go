@@ -59,9 +59,9 @@ func TestEachCallOfASliceHasSpansOfItsOwn(t *testing.T) {
 	var calls []*unary.Call
 	for i, flags := range []string{"01", "01", "00", "01"} {
 		parent := fmt.Sprintf("00-%032x-%016x-%s", i+1, i+1, flags)
-		calls = append(calls, &unary.Call{Message: messageOf("d", "v"), Metadata: []string{"", "", "", "", parent, ""}})
+		calls = append(calls, &unary.Call{Message: messageOf("d", "v"), Metadata: []string{"", "", "", "", "", parent, ""}})
 	}
-	calls = append(calls, &unary.Call{Message: messageOf("no such domain", "v"), Metadata: make([]string, 6)})
+	calls = append(calls, &unary.Call{Message: messageOf("no such domain", "v"), Metadata: make([]string, 7)})
 	serveCalls(handler, calls)
 	for _, c := range calls {
 		for i := range c.Message {

@@ -56,7 +56,7 @@ func unasked(req *Request, d *Descriptor, r *descriptors.Reserve) string {
 		return "the calls only ask or report; with match: oldest questions reserve, and reports settle that"
 	case r.Match == descriptors.MatchToken:
 		return fmt.Sprintf("the descriptors come with hits (%d), and with match: token only those without hits reserve; "+
-			"match: oldest is for gateways that ask and report by the same descriptor", req.cost(d))
+			"match: oldest is for gateways that ask and report by the same descriptor", max(d.Hits, uint64(req.Hits)))
 	}
 	return "the descriptors come without hits, and with ask: zero only those with 0 hits reserve; ask: one is for " +
 		"gateways that ask so"

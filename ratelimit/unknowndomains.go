@@ -2,7 +2,7 @@ package ratelimit
 
 import (
 	"cmp"
-	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -68,8 +68,9 @@ func (s *Service) UnknownDomains() (list []UnknownDomain) {
 			list = append(list, *d)
 		}
 	}
-	slices.SortFunc(list, func(a, b UnknownDomain) int {
-		return cmp.Or(cmp.Compare(b.Calls, a.Calls), strings.Compare(a.Name, b.Name))
+	sort.Slice(list, func(i, j int) bool {
+		a, b := &list[i], &list[j]
+		return cmp.Or(cmp.Compare(b.Calls, a.Calls), strings.Compare(a.Name, b.Name)) < 0
 	})
 	return list
 }

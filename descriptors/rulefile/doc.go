@@ -19,5 +19,6 @@
 //
 // The files in layers, from below: node.go and loader.go read YAML and report problems; calendar.go, limits.go,
 // reserve.go, answer.go, tiers.go, networks.go and matcher.go read the parts of a rule; rules.go and resources.go read
-// rules; load.go, generated.go and overlay.go read files, and manifest.go finds those that a ConfigMap of Kubernetes has.
+// rules; load.go, generated.go and overlay.go read files, and manifest.go finds those that a ConfigMap of Kubernetes
+// has.
 package rulefile

@@ -3,6 +3,7 @@ package xds
 import (
 	"cmp"
 	"slices"
+	"sort"
 
 	rlsconf "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 
@@ -62,9 +63,10 @@ func combine(list []descriptors.LimitSpec, r *descriptors.Body) (lost bool) {
 		r.Limits = list[:1]
 		return false
 	}
-	slices.SortStableFunc(limited, func(a, b descriptors.LimitSpec) int {
-		return cmp.Or(cmp.Compare(a.Figures.Window, b.Figures.Window), cmp.Compare(shadowLast(a), shadowLast(b)),
-			cmp.Compare(a.Figures.Max, b.Figures.Max))
+	sort.SliceStable(limited, func(i, j int) bool {
+		a, b := &limited[i], &limited[j]
+		return cmp.Or(cmp.Compare(a.Figures.Window, b.Figures.Window), cmp.Compare(shadowLast(*a), shadowLast(*b)),
+			cmp.Compare(a.Figures.Max, b.Figures.Max)) < 0
 	})
 	kept := slices.CompactFunc(slices.Clone(limited), func(a, b descriptors.LimitSpec) bool {
 		return a.Figures.Window == b.Figures.Window && a.Shadow == b.Shadow

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -101,8 +102,9 @@ func (f *Fleet) Top(ctx context.Context, by By, minutes int) Top {
 			t.Keys = append(t.Keys, *k)
 		}
 	}
-	slices.SortFunc(t.Keys, func(a, b Key) int {
-		return cmp.Or(cmp.Compare(b.Figure, a.Figure), strings.Compare(a.Name, b.Name), strings.Compare(a.Rule, b.Rule))
+	sort.Slice(t.Keys, func(i, j int) bool {
+		a, b := &t.Keys[i], &t.Keys[j]
+		return cmp.Or(cmp.Compare(b.Figure, a.Figure), strings.Compare(a.Name, b.Name), strings.Compare(a.Rule, b.Rule)) < 0
 	})
 	return t
 }

@@ -3,7 +3,7 @@ package insight
 import (
 	"cmp"
 	"hash/maphash"
-	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -215,8 +215,9 @@ func (k *keys) top(now int64, window, n int) (list []Stat, exact bool) {
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b Stat) int {
-		return cmp.Or(cmp.Compare(b.Figure, a.Figure), strings.Compare(a.Name, b.Name), strings.Compare(a.Rule, b.Rule))
+	sort.Slice(list, func(i, j int) bool {
+		a, b := &list[i], &list[j]
+		return cmp.Or(cmp.Compare(b.Figure, a.Figure), strings.Compare(a.Name, b.Name), strings.Compare(a.Rule, b.Rule)) < 0
 	})
 	last := k.leftOut.Load() // of another clock if it is ahead
 	return list[:min(n, len(list))], last == 0 || last > int64(minute) || int64(minute)-last >= int64(window)

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"maps"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 )
@@ -61,9 +62,12 @@ const maxFiles = 1000
 func InUse() []Validity {
 	inUse.Lock()
 	defer inUse.Unlock()
-	return slices.SortedFunc(maps.Values(inUse.files), func(a, b Validity) int {
-		return cmp.Or(cmp.Compare(a.Use, b.Use), cmp.Compare(a.File, b.File))
+	list := slices.Collect(maps.Values(inUse.files))
+	sort.Slice(list, func(i, j int) bool {
+		a, b := &list[i], &list[j]
+		return cmp.Or(cmp.Compare(a.Use, b.Use), cmp.Compare(a.File, b.File)) < 0
 	})
+	return list
 }
 
 // Note notes that certificates are in use.
