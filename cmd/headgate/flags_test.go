@@ -18,7 +18,7 @@ func areExplained(t *testing.T, lines []badLine) {
 	t.Helper()
 	for _, c := range lines {
 		code, out := headgate(t, strings.Fields(c.args)...)
-		if code != exitProblems && code != exitError || !strings.HasPrefix(out, "headgate: "+c.want) ||
+		if code != exitProblems && code != exitError && code != exitNo || !strings.HasPrefix(out, "headgate: "+c.want) ||
 			strings.Count(out, "\n") != 1 {
 			t.Errorf("%s: exit code %d, %q, want one line with %q", c.args, code, out, c.want)
 		}
@@ -69,7 +69,7 @@ func TestBadCommandLinesAreExplained(t *testing.T) {
 		{"ask d", "arguments are missing: headgate ask DOMAIN KEY=VALUE"},
 		{"ask d k=v --addr 127.0.0.1:1", "no answer: service at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: " +
 			"connection refused; is it running? --addr says where"},
-		{"ask exampel client=a --rules " + rules, `the rules have no domain "exampel"; did you mean "example"?`},
+		{"ask exampel client=a --rules " + rules, `"exampel": no such domain; there are: "example"; did you mean "example"?`},
 		{"ask d k=v --addr 8081", `--addr: "8081" is not an address: want host:port`},
 		{"ask d k=v --addr http://127.0.0.1:8081", `--addr: "http://127.0.0.1:8081" is not an address`},
 	})
