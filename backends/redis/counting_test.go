@@ -77,7 +77,7 @@ func (m *sliceMaker) op(each bool) limit.Op {
 		k = limit.Key{Group: fmt.Sprintf("1:d%d", m.round), Limit: "1h"}
 	}
 	window := []time.Duration{time.Hour, day}[m.IntN(2)]
-	if thisHour()%limit.Instant(day.Microseconds()) == 0 {
+	if time.Now().UTC().Hour() == 0 {
 		window = time.Hour // in the first hour of a day both windows have one key, whose life is that of who came first
 	}
 	l := fixed(m.t, int64(m.IntN(30)), window, o)
