@@ -18,16 +18,16 @@ func TestUnknownDomainsAreNamed(t *testing.T) {
 		code int
 		want string
 	}{
-		{"ask exmaple client=a --rules " + file, exitNo,
-			`"exmaple": no such domain; there are: "example"; did you mean "example"?`},
-		{"explain exmaple client=a --rules " + file, exitNo, `no such domain; there are: "example"`},
+		{"ask exampel client=a --rules " + file, exitNo,
+			`"exampel": no such domain; there are: "example"; did you mean "example"?`},
+		{"explain exampel client=a --rules " + file, exitNo, `no such domain; there are: "example"`},
 		{"coverage --addr " + r.HTTP, exitOK, "nothing was asked"},
-		{"ask exmaple client=a --addr " + r.GRPC, exitNo,
-			`"exmaple": no such domain; there are: "example"; did you mean "example"?`},
-		{"coverage --addr " + r.HTTP, exitOK, `NO RULES have the domain "exmaple" (did you mean "example"?): 1 call since `},
-		{"status --addr " + r.HTTP, exitOK, `NO RULES have the domain "exmaple" (did you mean "example"?): 1 call since `},
-		{"explain exmaple client=a --addr " + r.HTTP, exitNo, `rule      none: no such domain; there are: "example"`},
-		{"explain exmaple client=a --addr " + r.HTTP, exitNo, `domain    no rules have the domain "exmaple"`},
+		{"ask exampel client=a --addr " + r.GRPC, exitNo,
+			`"exampel": no such domain; there are: "example"; did you mean "example"?`},
+		{"coverage --addr " + r.HTTP, exitOK, `NO RULES have the domain "exampel" (did you mean "example"?): 1 call since `},
+		{"status --addr " + r.HTTP, exitOK, `NO RULES have the domain "exampel" (did you mean "example"?): 1 call since `},
+		{"explain exampel client=a --addr " + r.HTTP, exitNo, `rule      none: no such domain; there are: "example"`},
+		{"explain exampel client=a --addr " + r.HTTP, exitNo, `domain    no rules have the domain "exampel"`},
 	} {
 		if code, out := headgate(t, strings.Fields(c.args)...); code != c.code || !strings.Contains(out, c.want) {
 			t.Errorf("%s: exit code %d, want %d, and %q in\n%s", c.args, code, c.code, c.want, out)
