@@ -85,8 +85,8 @@ func wantExampleLimits(t *testing.T, s *service, f *front) {
 	t.Helper()
 	// Two descriptors: the address and the tenant with the path.
 	a := f.Get("/items?page=1", "x-tenant", "acme")
-	if limits := a.Header.Get("x-ratelimit-limit"); a.Code != 200 ||
-		!containsAll(limits, []string{`name="per-address"`, `name="burst"`}) {
+	// The bucket holds 10, which is in no unit of time that Envoy knows: it refills in two seconds.
+	if limits := a.Header.Get("x-ratelimit-limit"); a.Code != 200 || limits != `10, 600;w=60;name="per-address"` {
 		t.Errorf("the answer is %v", a)
 	}
 	// The query makes no other path, and one tenant's limit is its own.
