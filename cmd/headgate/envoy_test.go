@@ -142,3 +142,34 @@ func TestEnvoyCommandLeavesNothingOutInSilence(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckFindsWhatEnvoyDoesNotSend: check --envoy does, and says what is counted apart.
+func TestCheckFindsWhatEnvoyDoesNotSend(t *testing.T) {
+	file := writeRules(t, "domain: shop\nresources:\n- {path: /a, by: [header.x-key, remote_address], "+
+		"rate_limit: {unit: minute, requests_per_unit: 5}}\n")
+	config := filepath.Join(t.TempDir(), "envoy.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, printed := headgate(t, "envoy", file, "--upstream", "127.0.0.1:9000")
+	if code != 0 {
+		t.Fatal(printed)
+	}
+	write(printed)
+	code, out := headgate(t, "check", file, "--envoy", config, "--strict")
+	if code != 0 || !strings.Contains(out, "shop/*:/a: each header.x-key and remote_address has its own counter") {
+		t.Errorf("of what headgate prints: exit code %d: %s", code, out)
+	}
+	write(strings.ReplaceAll(printed, "- {remote_address: {}}", ""))
+	code, out = headgate(t, "check", file, "--envoy", config)
+	if code != exitProblems || !strings.Contains(out, config+":") ||
+		!strings.Contains(out, "no action sends remote_address") {
+		t.Errorf("without the address: exit code %d: %s", code, out)
+	}
+	if code, out = headgate(t, "check", file, "--envoy", config+"x"); code == 0 {
+		t.Errorf("without the file: exit code %d: %s", code, out)
+	}
+}
