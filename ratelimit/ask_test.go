@@ -139,11 +139,27 @@ func TestReportsOfBothSettleBoth(t *testing.T) {
 	h.ask(desc("backend=a"), desc("model=n"))
 	h.ask(desc("backend=a").withHits(7))
 	h.wantLeft("model=m", "982")
-	h.wantLeft("model=n", "1000")
+	h.wantLeft("model=n", "990") // it may be that of another call
 	h.ask(desc("backend=a"))
 	h.ask(desc("model=m").withHits(3)) // it was asked for with backend=a long ago
 	h.wantLeft("model=m", "989")
 	h.wantLeft("backend=a", "886")
+}
+
+// TestAReportEndsNobodyElsesReservation: a key whose calls ask for it together with different others, such as one for
+// each user, ends its own reservation only.
+func TestAReportEndsNobodyElsesReservation(t *testing.T) {
+	for _, others := range [][2]string{{"model=x", "model=y"}, {"backend=b", "backend=c"}} {
+		h := setupAsk(t)
+		h.ask(desc("backend=a"), desc(others[0]))
+		h.ask(desc("backend=a"), desc(others[1]))
+		before := h.units(others[1])
+		h.ask(desc("backend=a").withHits(7), desc(others[0]).withHits(8))
+		h.ask(desc("backend=a").withHits(7))
+		h.wantLeft("backend=a", "986")
+		h.wantLeft(others[0], "992")
+		h.wantLeft(others[1], before)
+	}
 }
 
 // TestTogetherIsBounded: what was asked for together takes a bounded memory, whatever keys clients make up.
