@@ -87,7 +87,7 @@ func (s *spot) counting(written string, params []string) (c counting, ok bool) {
 	return c, false
 }
 
-// countedPart sets where the value is found that is called name. It reports false if there is none.
+// countedPart sets where requests carry the value called name. It returns false, and reports an error, if they cannot.
 func (s *spot) countedPart(c *counting, kind, name string, params []string) bool {
 	plain, err := partName(c.place, name, params)
 	if err != nil {
@@ -132,8 +132,8 @@ func (ix *resourceIndex) groupOf(r *resource, q *resourceQuery, won string) stri
 	return r.rule.group(values[:len(r.by)])
 }
 
-// pathValue returns a segment of the path of a request to r. If servers may read it as different values, whoever sends
-// it could choose the counter by the spelling: all such requests share one.
+// pathValue returns a segment of a request's path. A client could choose its counter by a spelling that servers read in
+// several ways, so pathValue returns Others for all such paths.
 func (ix *resourceIndex) pathValue(r *resource, q *resourceQuery, segment int) string {
 	value := ix.segment(q, segment)
 	if ix.asSent || !ambiguous(q.sent) {

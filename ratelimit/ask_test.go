@@ -134,7 +134,7 @@ func TestReportsOfBothSettleBoth(t *testing.T) {
 	h.wantLeft("model=m", "992")
 	h.wantEvents("backend", "reserved 1, settled 1")
 	h.wantEvents("model", "reserved 1, settled 1")
-	// Those that are asked for alone from then on are left alone.
+	// A report does not end a reservation that another call has made alone.
 	h.ask(desc("model=m"))
 	h.ask(desc("backend=a"), desc("model=n"))
 	h.ask(desc("backend=a").withHits(7))

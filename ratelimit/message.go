@@ -27,8 +27,8 @@ type Request struct {
 	ID, Owner, LeaseKey string
 	// RequestID is the caller's name for the request, for the log; see MetadataRequestID.
 	RequestID string
-	// Asks has the answer say that no rules have the domain; see MetadataAsk.
-	Asks bool
+	// Diagnoses has the answer say whether the domain is unknown; see MetadataAsk.
+	Diagnoses bool
 	// Peer is the identity in the caller's certificate, "" without one. Owners
 	// with the same name and different peers are different owners.
 	Peer string
@@ -175,7 +175,7 @@ type Response struct {
 	// Uncounted says that a failure policy answered and did not count, at least for one limit: what
 	// the request takes or gives back is nowhere.
 	Uncounted bool
-	// Token is that of the lease, for requests with [Holds]; "" if there is none.
+	// Token is the token of the reservation, for requests with [Holds]. It is empty if nothing was reserved.
 	Token string
 	// Inside is for requests with InProcess.
 	Inside Inside
@@ -377,7 +377,7 @@ const (
 	// MetadataLeaseKey is the name under which the token goes into
 	// dynamic_metadata; without it that is DefaultLeaseKey.
 	MetadataLeaseKey = "x-headgate-lease-key"
-	// MetadataAsk says that a person asks, who is told of a domain that no rules have.
+	// MetadataAsk asks for an answer that says whether the domain is unknown. headgate ask sends it.
 	MetadataAsk = "x-headgate-ask"
 	// MetadataRequestID is the caller's name for the request, for the log.
 	MetadataRequestID = "x-request-id"

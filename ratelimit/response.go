@@ -110,7 +110,7 @@ func addMetadata(b *Batch, c *Call) {
 	if len(c.choices) > 0 {
 		c.addChosen(b.engine.conf.Encoder) // first, as what follows must not be hidden by what rules say
 	}
-	if c.Request.Asks && c.lacksDomain() {
+	if c.Request.Diagnoses && c.lacksDomain() {
 		add(b.engine.conf.Encoder.AppendText(nil, "no_domain", b.rules.set.WhyNoMatch(c.Request.Domain, nil)))
 	}
 	if c.cause != nil {

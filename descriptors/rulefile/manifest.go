@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate-rls/headgate/internal/kit/spell"
+	"github.com/headgate-rls/headgate/internal/kit/yamlfile"
 )
 
 // Files returns the files that a source holds: of a manifest of Kubernetes the entries of the data of its ConfigMaps
@@ -35,12 +36,13 @@ func (s Source) Files(rules func(name string) bool) []Source {
 
 // isManifest reports whether a document is one of Kubernetes.
 func isManifest(root *yaml.Node) bool {
-	return hasKeys(root, "apiVersion", "kind") && at(root, "domain") == nil
+	has := func(key string) bool { return yamlfile.Value(root, key) != nil }
+	return has("apiVersion") && has("kind") && !has("domain")
 }
 
 // entries returns the files of a manifest, none if it is no ConfigMap.
 func (s Source) entries(root *yaml.Node, rules func(name string) bool) (list []Source) {
-	kind, data := at(root, "kind"), at(root, "data")
+	kind, data := yamlfile.Value(root, "kind"), yamlfile.Value(root, "data")
 	if kind.Value != "ConfigMap" || data == nil || data.Kind != yaml.MappingNode {
 		return nil
 	}
@@ -53,22 +55,12 @@ func (s Source) entries(root *yaml.Node, rules func(name string) bool) (list []S
 	return list
 }
 
-// at returns the value of a key of a mapping, nil if it has none.
-func at(n *yaml.Node, key string) *yaml.Node {
-	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			return n.Content[i+1]
-		}
-	}
-	return nil
-}
-
 // manifest reports whether a source is a manifest of Kubernetes, and notes that it holds no rules.
 func (l *loader) manifest(root *yaml.Node) bool {
 	if !isManifest(root) {
 		return false
 	}
-	kind := at(root, "kind")
+	kind := yamlfile.Value(root, "kind")
 	why := fmt.Sprintf("the file is a manifest of Kubernetes of kind %q; only ConfigMaps have rules, in their data",
 		spell.Short(kind.Value))
 	if kind.Value == "ConfigMap" {

@@ -151,17 +151,22 @@ func TestLuaReadsLanguageModels(t *testing.T) {
 			t.Parallel()
 			e := startLua(t, version, model.Addr)
 			base := "http://" + e.ListenerAddr("ingress")
-			cases := luaCases()
-			for _, c := range cases {
-				c.play(t, base)
-			}
-			testenv.Eventually(t, 10*time.Second, "log all calls", func() string { return logged(e.Log(), cases) })
-			for line := range strings.Lines(e.Log()) {
-				if strings.Contains(line, "script log") {
-					t.Errorf("Lua failed: %s", line)
-				}
-			}
+			playAll(t, e, base, luaCases())
 		})
+	}
+}
+
+// playAll plays cases on an Envoy, and wants each logged as it says and no Lua to fail.
+func playAll(t *testing.T, e *testenv.Envoy, base string, cases []luaCase) {
+	t.Helper()
+	for _, c := range cases {
+		c.play(t, base)
+	}
+	testenv.Eventually(t, 10*time.Second, "log all calls", func() string { return logged(e.Log(), cases) })
+	for line := range strings.Lines(e.Log()) {
+		if strings.Contains(line, "script log") {
+			t.Errorf("Lua failed: %s", line)
+		}
 	}
 }
 

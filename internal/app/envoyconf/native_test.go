@@ -3,7 +3,6 @@ package envoyconf
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate-rls/headgate/test/llmtest"
 	"github.com/headgate-rls/headgate/test/testenv"
@@ -74,16 +73,7 @@ func TestEnvoyReadsLanguageModels(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = model.Close() })
 	e := testenv.StartEnvoy(t, "1.40.0", nativeConfig(t, model.Addr))
-	base, cases := "http://"+e.ListenerAddr("ingress"), nativeCases()
-	for _, c := range cases {
-		c.play(t, base)
-	}
-	testenv.Eventually(t, 10*time.Second, "log all calls", func() string { return logged(e.Log(), cases) })
-	for line := range strings.Lines(e.Log()) {
-		if strings.Contains(line, "script log") {
-			t.Errorf("Lua failed: %s", line)
-		}
-	}
+	playAll(t, e, "http://"+e.ListenerAddr("ingress"), nativeCases())
 }
 
 // TestTokensThatCannotBe: what reads the tokens must be known, and able to.

@@ -58,25 +58,15 @@ func (s *sender) walk(n *yaml.Node, depth int) {
 	if n == nil || depth > maxDepth {
 		return
 	}
-	if actions := child(n, "actions"); actions != nil && actions.Kind == yaml.SequenceNode {
+	if actions := yamlfile.Value(n, "actions"); actions != nil && actions.Kind == yaml.SequenceNode {
 		s.lists = append(s.lists, actions)
 	}
-	if domain := child(n, "domain"); domain != nil && child(n, "rate_limit_service") != nil {
+	if domain := yamlfile.Value(n, "domain"); domain != nil && yamlfile.Value(n, "rate_limit_service") != nil {
 		s.domains = append(s.domains, domain)
 	}
 	for _, below := range n.Content {
 		s.walk(below, depth+1)
 	}
-}
-
-// child returns the value of a key of a mapping, nil if there is none.
-func child(n *yaml.Node, key string) *yaml.Node {
-	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			return n.Content[i+1]
-		}
-	}
-	return nil
 }
 
 // compare reports what the lists of actions for resources lack.
@@ -132,10 +122,10 @@ func keyOf(action *yaml.Node) string {
 		return ""
 	}
 	kind, body := action.Content[0].Value, action.Content[1]
-	if in := child(body, "typed_config"); in != nil {
+	if in := yamlfile.Value(body, "typed_config"); in != nil {
 		body = in
 	}
-	if key := child(body, "descriptor_key"); key != nil {
+	if key := yamlfile.Value(body, "descriptor_key"); key != nil {
 		return key.Value
 	}
 	return kind // remote_address, generic_key and others are called like the action
@@ -144,7 +134,7 @@ func keyOf(action *yaml.Node) string {
 // dropsAll reports whether an action without a value has Envoy leave out the whole descriptor.
 func dropsAll(action *yaml.Node) bool {
 	kind, body := action.Content[0].Value, action.Content[1]
-	skip := child(body, "skip_if_absent")
-	optional := skip != nil && strings.EqualFold(skip.Value, fmt.Sprint(true)) || child(body, "default_value") != nil
+	skip := yamlfile.Value(body, "skip_if_absent")
+	optional := skip != nil && strings.EqualFold(skip.Value, fmt.Sprint(true)) || yamlfile.Value(body, "default_value") != nil
 	return !optional && slices.Contains([]string{"request_headers", "metadata"}, kind)
 }

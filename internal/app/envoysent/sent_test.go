@@ -82,7 +82,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// actionKey returns the key that an action sends on a line, "" if there is none.
+// actionKey returns the descriptor key of the action on a line, or "" if the line has no action.
 func actionKey(line string) string {
 	if _, rest, ok := strings.Cut(line, "descriptor_key: "); ok {
 		key, _, _ := strings.Cut(rest, ",")

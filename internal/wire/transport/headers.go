@@ -21,7 +21,7 @@ func setHeaders(req *ratelimit.Request, values []string) {
 	if len(values) >= 5 {
 		req.SetMetadata(values[0], values[1], values[2])
 		req.SetRequestID(values[3])
-		req.Asks = values[4] != ""
+		req.Diagnoses = values[4] != ""
 	}
 	if len(values) >= 7 {
 		req.TraceParent, req.TraceState = values[5], values[6]
