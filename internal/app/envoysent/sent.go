@@ -135,6 +135,7 @@ func keyOf(action *yaml.Node) string {
 func dropsAll(action *yaml.Node) bool {
 	kind, body := action.Content[0].Value, action.Content[1]
 	skip := yamlfile.Value(body, "skip_if_absent")
-	optional := skip != nil && strings.EqualFold(skip.Value, fmt.Sprint(true)) || yamlfile.Value(body, "default_value") != nil
+	skips := skip != nil && strings.EqualFold(skip.Value, "true")
+	optional := skips || yamlfile.Value(body, "default_value") != nil
 	return !optional && slices.Contains([]string{"request_headers", "metadata"}, kind)
 }
