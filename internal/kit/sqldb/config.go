@@ -93,7 +93,7 @@ func (c Config) Check() error {
 // password in it.
 func parseURL(address string) (*url.URL, error) {
 	u, err := parseHosts(address)
-	if err != nil {
+	if err != nil || !plainHosts(u.Host) {
 		return nil, errors.New("database url: it cannot be read; want scheme://user:password@host:port/database?parameters," +
 			" with special characters in user and password as %XX, or give them apart from it")
 	}
@@ -101,6 +101,17 @@ func parseURL(address string) (*url.URL, error) {
 		return nil, fmt.Errorf("database url: it has no host; want %s://host:port/database", u.Scheme)
 	}
 	return u, nil
+}
+
+// plainHosts reports whether each host has at most a port behind it. Two colons are the start of a password with a
+// character that ends the host, which an error or a log would show.
+func plainHosts(hosts string) bool {
+	for host := range strings.SplitSeq(hosts, ",") {
+		if strings.Count(host, ":") > 1 && !strings.HasPrefix(host, "[") {
+			return false
+		}
+	}
+	return true
 }
 
 // parseHosts is url.Parse for a URL that may have several hosts, IPv6 addresses in brackets among them,
