@@ -23,6 +23,9 @@ RACE = -race -gcflags=modernc.org/...=-race=false -gcflags=go.yaml.in/...=-race=
 PLAIN = /(test/(attack|bench|chart|compat|e2e|former|llm|notify|repo)|limit|descriptors|descriptors/rulefile|backends/backendtest|backends/internal/batch|internal/app/replay|slots/plan|slots/internal/slotstest)$$
 PLAIN_RACE =
 
+# Without symbols for a debugger a test program links in three quarters of the time; traces need none.
+STRIPPED = -ldflags=-s
+
 # A process with the race detector sleeps for a second at its end, and these are hundreds: each
 # package's tests, and what they start.
 RACE_ENDS = atexit_sleep_ms=10
@@ -86,8 +89,9 @@ check: lint ## check format, vet, staticcheck and the tests that need no server,
 	@unset HEADGATE_ADMIN_TOKEN; HEADGATE_TEST_SERVERS=none go test -short -vet=off -p 3 $$(go list ./... | grep -Ev '/test/(attack|chaos|e2e|soak)$$$$')
 	@unset HEADGATE_ADMIN_TOKEN; export HEADGATE_TEST_SERVERS=none; $(RLSONLY) -short
 
-# Every part runs even when an earlier one failed, so that one run shows all
-# that is broken; only without the servers there is no point in going on.
+# Lint runs beside the first half of the tests, which leave a core idle now and then, and yields to them.
+# Every part runs even when an earlier one failed, so that one run shows all that is broken; only without the servers
+# there is no point in going on.
 # Up to three tests that failed run once more, alone, as a busy machine can make a test with real
 # servers fail. The summary names them. A data race or a crash is final. Four packages at a time keep
 # two cores busy, as tests wait for servers; some of those without the race detector measure time, and are two.
@@ -95,8 +99,8 @@ test: setup ## run lint and all tests on all servers, many in a short form, and 
 	@report=$$(mktemp -d); trap 'rm -rf "$$report"*' EXIT; \
 	unset HEADGATE_ADMIN_TOKEN; export HEADGATE_TEST_REPORT=$$report HEADGATE_TEST_MUSTRUN GORACE="$(RACE_ENDS) $${GORACE:-}"; \
 	lint=passed tests=passed engines=passed; \
-	$(SUBMAKE) lint || lint=FAILED; \
-	echo "== tests, with the race detector (the first build takes a minute or two)"; \
+	nice -n 19 $(SUBMAKE) lint >"$$report.lint" 2>&1 & linter=$$!; \
+	echo "== tests, with the race detector (the first build takes a minute or two), and lint beside them"; \
 	run() { \
 		packages=$$(go list ./... | grep -E $$2); \
 		packages="$$(grep -E '$(LONGEST)' <<<"$$packages") $$(grep -vE '$(LONGEST)' <<<"$$packages")"; \
@@ -106,9 +110,11 @@ test: setup ## run lint and all tests on all servers, many in a short form, and 
 	}; \
 	if HEADGATE_TEST_MUSTRUN=$$(go run ./test/testenv/engines list); then \
 		go -C tools/gotestsum build -o ../../bin/gotestsum gotest.tools/gotestsum && \
-		run race "-v $(PLAIN)" "$(RACE) -p 4" || tests=FAILED; \
+		run race "-v $(PLAIN)" "$(RACE) $(STRIPPED) -p 4" || tests=FAILED; \
+		wait $$linter || lint=FAILED; \
+		cat "$$report.lint"; \
 		echo "== tests without the race detector"; \
-		run plain "$(PLAIN)" "$(PLAIN_RACE) -p 2" || tests=FAILED; \
+		run plain "$(PLAIN)" "$(PLAIN_RACE) $(STRIPPED) -p 2" || tests=FAILED; \
 		$(RLSONLY) || tests=FAILED; \
 		echo "== tests of the program with Oracle's driver"; \
 		go test -tags godror -run 'TestOracleDriver|TestOracleLogin|TestOracleErrorKinds' ./internal/kit/sqldb ./slots/sqlstore || tests=FAILED; \
@@ -117,6 +123,8 @@ test: setup ## run lint and all tests on all servers, many in a short form, and 
 		[ -n "$${HEADGATE_TEST_LONG:-}" ] || echo "not run: long forms of tests, a release made twice and started (make test-all)"; \
 	else \
 		tests=FAILED engines=FAILED; \
+		wait $$linter || lint=FAILED; \
+		cat "$$report.lint"; \
 	fi; \
 	echo; \
 	again=$$(cat "$$report".again.* 2>/dev/null || true); \
