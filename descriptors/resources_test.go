@@ -744,21 +744,30 @@ func naiveFind(rules []naiveRule, method, path string, segments []string) string
 	return best.method + ":" + best.path
 }
 
-// compareWithNaive draws rules, and compares what they match.
-func compareWithNaive(t *testing.T, random func(n int) int, extra string) {
-	segment := func(words ...string) string { return words[random(len(words))] }
-	draw := func(words ...string) string {
-		var b strings.Builder
-		for range random(5) {
-			b.WriteString("/" + segment(words...))
-		}
-		return b.String()
+// drawn has rules that were drawn, as headgate and as the naive matcher read them.
+type drawn struct {
+	set   *descriptors.Set
+	rules []naiveRule
+	text  string
+}
+
+// drawPath draws up to four segments of a path.
+func drawPath(random func(n int) int, words ...string) string {
+	var b strings.Builder
+	for range random(5) {
+		b.WriteString("/" + words[random(len(words))])
 	}
-	var rules []naiveRule
+	return b.String()
+}
+
+// drawRules draws rules, of which there may be none.
+func drawRules(t testing.TB, random func(n int) int) drawn {
+	segment := func(words ...string) string { return words[random(len(words))] }
+	var d drawn
 	var spec strings.Builder
 	seen := map[string]bool{}
 	for range 2 + random(14) {
-		path := draw("a", "b", "{x}")
+		path := drawPath(random, "a", "b", "{x}")
 		for i := 0; strings.Contains(path, "{x}"); i++ {
 			path = strings.Replace(path, "{x}", fmt.Sprintf("{p%d}", i), 1)
 		}
@@ -766,29 +775,37 @@ func compareWithNaive(t *testing.T, random func(n int) int, extra string) {
 		case 0:
 			path += "/*"
 		case 1:
-			path = "~^" + draw("a", "b")
+			path = "~^" + drawPath(random, "a", "b")
 		case 2:
 			path = "*"
 		}
 		if path == "" {
 			path = "/"
 		}
-		r := naiveRule{segment("GET", "POST", "*"), path, len(rules)}
+		r := naiveRule{segment("GET", "POST", "*"), path, len(d.rules)}
 		if seen[r.method+r.path] || path == "~^" {
 			continue
 		}
 		seen[r.method+r.path] = true
-		rules = append(rules, r)
+		d.rules = append(d.rules, r)
 		fmt.Fprintf(&spec, "method: '%s', path: '%s'\n", r.method, r.path)
 	}
-	if len(rules) == 0 {
+	if len(d.rules) > 0 {
+		d.text = spec.String()
+		d.set = mustLoad(t, "paths: as_sent\n"+resources(d.text))
+	}
+	return d
+}
+
+// compareWithNaive draws paths, and compares what they and another one match.
+func (d drawn) compareWithNaive(t *testing.T, random func(n int) int, extra string) {
+	if len(d.rules) == 0 {
 		return
 	}
-	set := mustLoad(t, "paths: as_sent\n"+resources(spec.String()))
 	paths := []string{extra}
 	for range 20 {
-		paths = append(paths, segment("", "/", "")+draw("a", "b", "%61", "%62", "c", "", ".", "..", "%2e", "%2E%2e",
-			"a%2Fb", "%", "%25"))
+		paths = append(paths, []string{"", "/", ""}[random(3)]+drawPath(random, "a", "b", "%61", "%62", "c", "", ".", "..",
+			"%2e", "%2E%2e", "a%2Fb", "%", "%25"))
 	}
 	tried := map[string]bool{}
 	for _, path := range paths {
@@ -802,13 +819,13 @@ func compareWithNaive(t *testing.T, random func(n int) int, extra string) {
 		segments := naivePath(path) // of a long path it is most of the work
 		for _, method := range []string{"GET", "POST", "PUT"} {
 			var m descriptors.Match
-			set.Match("d", []descriptors.Entry{{"method", method}, {"path", path}}, &m)
+			d.set.Match("d", []descriptors.Entry{{"method", method}, {"path", path}}, &m)
 			got := "-"
 			if m.Rule != nil {
 				got = m.Rule.Resource
 			}
-			if want := naiveFind(rules, method, path, segments); got != want {
-				t.Fatalf("%s %q: got %s, want %s in\n%s", method, path, got, want, spec.String())
+			if want := naiveFind(d.rules, method, path, segments); got != want {
+				t.Fatalf("%s %q: got %s, want %s in\n%s", method, path, got, want, d.text)
 			}
 		}
 	}
@@ -817,16 +834,21 @@ func compareWithNaive(t *testing.T, random func(n int) int, extra string) {
 func TestResourcesEqualNaive(t *testing.T) {
 	for seed := range random.Seeds(t, 500) {
 		r := rand.New(rand.NewPCG(seed, 11))
-		compareWithNaive(t, r.IntN, "")
+		drawRules(t, r.IntN).compareWithNaive(t, r.IntN, "")
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
 }
 
-// FuzzResources: random rules against a naive matcher, and any text as path,
-// query and header.
+// FuzzResources: any text as path, query and header, and random paths, against a naive matcher, by one of a hundred sets
+// of random rules. TestResourcesEqualNaive tries more sets: to read one takes longer than all else here.
 func FuzzResources(f *testing.F) {
+	r := random.Rand(f, 11)
+	var sets [100]drawn
+	for i := range sets {
+		sets[i] = drawRules(f, r.IntN)
+	}
 	f.Add([]byte("some bytes to draw from 0123456789"), "/a/%2e%2e/b?c=d&e;f=%zz#g")
 	f.Add([]byte{9, 4, 1, 2, 3, 0, 1, 2}, "//a/./b%2fc/%")
 	f.Add([]byte{}, "*")
@@ -838,12 +860,13 @@ func FuzzResources(f *testing.F) {
 		"  - {path: '~^/(a|b)', requestHeaders: {x: {operator: Contains, value: c}}}\n  - {operation: pay, soapAction: a}\n")
 	f.Fuzz(func(t *testing.T, data []byte, text string) {
 		i := 0
-		compareWithNaive(t, func(n int) int {
+		draw := func(n int) int {
 			if i++; i > len(data) {
 				return 0
 			}
 			return int(data[i-1]) % n
-		}, text)
+		}
+		sets[draw(len(sets))].compareWithNaive(t, draw, text)
 		var m descriptors.Match
 		set.Match("d", []descriptors.Entry{{"method", "POST"}, {"path", text}, {"header.x", text}, {"soap_action", text}}, &m)
 		for _, cutParams := range []bool{false, true} {
