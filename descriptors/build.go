@@ -45,6 +45,10 @@ func build(b *builder, spec *Spec, problems *Problems) *Set {
 	b.checkReplaces()
 	for _, d := range b.order {
 		made := &domain{name: d.name, root: b.level(&d.top, d.way()), resources: b.resourceIndex(d)}
+		if d.absent != nil {
+			b.set.absent = absentOf(d.absent, b.set.rules, d.name)
+			continue
+		}
 		b.set.domains[d.name] = made
 		if b.set.first == nil {
 			b.set.first = made
@@ -79,6 +83,7 @@ func (b *builder) domain(spec *DomainSpec) {
 		b.domains[spec.Name] = d
 		b.order = append(b.order, d)
 	}
+	d.absent = spec.Absent
 	b.agree(d, &d.cutParams, spec.CutParams)
 	b.agree(d, &d.asSent, spec.AsSent)
 	b.agree(d, &d.anyCase, spec.AnyCase)

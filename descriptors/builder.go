@@ -33,6 +33,7 @@ type builder struct {
 // A domainBuilder collects the parts of one domain.
 type domainBuilder struct {
 	name      string
+	absent    DomainPatterns
 	cutParams *Switch // nil if no part says anything; so is asSent
 	asSent    *Switch
 	anyCase   *Switch

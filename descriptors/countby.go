@@ -3,6 +3,7 @@ package descriptors
 import (
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 	"unicode"
 
@@ -61,7 +62,7 @@ func (s *spot) countBy(list []Value, p *pathRule) (by []*counting) {
 			by = append(by, &c)
 		}
 	}
-	slices.SortFunc(by, func(a, b *counting) int { return strings.Compare(a.name, b.name) })
+	sort.Slice(by, func(i, j int) bool { return by[i].name < by[j].name })
 	return by
 }
 

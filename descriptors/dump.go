@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/headgate-rls/headgate/internal/kit/spell"
@@ -17,7 +18,7 @@ import (
 // the reference service's; what it does not have follows.
 func (s *Set) Dump(w io.Writer) error {
 	rules := slices.Clone(s.rules)
-	slices.SortStableFunc(rules, func(a, b *Rule) int { return strings.Compare(a.Domain, b.Domain) })
+	sort.SliceStable(rules, func(i, j int) bool { return rules[i].Domain < rules[j].Domain })
 	b := bufio.NewWriter(w)
 	for _, r := range rules {
 		r.dump(b)

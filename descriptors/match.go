@@ -22,6 +22,7 @@ func (s *Set) Match(domain string, entries []Entry, m *Match) {
 	*m = Match{}
 	d := s.domain(domain)
 	if d == nil {
+		s.absent.match(domain, m)
 		return
 	}
 	m.Domain = true

@@ -3,7 +3,7 @@ package descriptors
 import (
 	"cmp"
 	"math"
-	"slices"
+	"sort"
 	"strings"
 )
 
@@ -118,9 +118,12 @@ func (s *segments) lists(f func([]*resource)) {
 
 // sort puts the more specific resources first.
 func (ix *resourceIndex) sort() {
-	ix.lists(func(list []*resource) { slices.SortStableFunc(list, moreSpecific) })
-	slices.SortStableFunc(ix.regexes, func(a, b *resource) int {
-		return cmp.Or(cmp.Compare(len(b.prefix), len(a.prefix)), moreSpecific(a, b))
+	ix.lists(func(list []*resource) {
+		sort.SliceStable(list, func(i, j int) bool { return moreSpecific(list[i], list[j]) < 0 })
+	})
+	sort.SliceStable(ix.regexes, func(i, j int) bool {
+		a, b := ix.regexes[i], ix.regexes[j]
+		return cmp.Or(cmp.Compare(len(b.prefix), len(a.prefix)), moreSpecific(a, b)) < 0
 	})
 }
 

@@ -841,8 +841,8 @@ func TestResourcesEqualNaive(t *testing.T) {
 	}
 }
 
-// FuzzResources: any text as path, query and header, and random paths, against a naive matcher, by one of a hundred sets
-// of random rules. TestResourcesEqualNaive tries more sets: to read one takes longer than all else here.
+// FuzzResources: any text as path, query and header, and random paths, against a naive matcher, by one of a hundred
+// sets of random rules. TestResourcesEqualNaive tries more sets: to read one takes longer than all else here.
 func FuzzResources(f *testing.F) {
 	r := random.Rand(f, 11)
 	var sets [100]drawn

@@ -9,6 +9,7 @@ import (
 type Set struct {
 	domains map[string]*domain
 	first   *domain // one of them, for those who have one: it needs no look-up. Nil if there are none
+	absent  *absent // nil if domains without rules are not limited
 	rules   []*Rule
 	hash    uint64
 
@@ -52,6 +53,30 @@ type domain struct {
 	name      string
 	root      *level         // nil if the domain has no rules
 	resources *resourceIndex // nil if it has no resources
+}
+
+// absent is a rule that matches every descriptor of domains without rules.
+type absent struct {
+	domains DomainPatterns
+	rule    *Rule
+	group   string
+}
+
+// absentOf returns the first rule of a domain, which stands for those that have none.
+func absentOf(domains DomainPatterns, rules []*Rule, name string) *absent {
+	for _, r := range rules {
+		if r.Domain == name {
+			return &absent{domains: domains, rule: r, group: r.group([]Entry{{Key: name}})}
+		}
+	}
+	return nil
+}
+
+// match finds the rule of a domain without rules.
+func (a *absent) match(domain string, m *Match) {
+	if a != nil && a.domains.Has(domain) {
+		m.Domain, m.Rule, m.Group = true, a.rule, a.group
+	}
 }
 
 // A level has the rules below one node, by what they match.

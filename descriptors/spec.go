@@ -49,6 +49,9 @@ type DomainSpec struct {
 	// Rules match descriptors, and Resources match requests.
 	Rules     []*RuleSpec
 	Resources []*ResourceSpec
+	// Absent, if there are any, are domains without rules: the first of Rules matches every descriptor of theirs. Name
+	// is then no domain of the Set, and one DomainSpec at most has them.
+	Absent DomainPatterns
 	// Broken: the source has reported that the domain cannot be used. Build
 	// reports what else is wrong with its rules.
 	Broken bool

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"hash/maphash"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -179,14 +180,15 @@ func (c *Coverage) Shapes() (list []*Shape) {
 		}
 		return true
 	})
-	slices.SortFunc(list, func(a, b *Shape) int {
-		if by := strings.Compare(a.Domain, b.Domain); by != 0 {
-			return by
+	sort.Slice(list, func(i, j int) bool {
+		a, b := list[i], list[j]
+		if a.Domain != b.Domain {
+			return a.Domain < b.Domain
 		}
 		if (a.Keys == nil) != (b.Keys == nil) {
-			return len(b.Keys) - len(a.Keys)
+			return len(a.Keys) > len(b.Keys)
 		}
-		return slices.Compare(a.Keys, b.Keys)
+		return slices.Compare(a.Keys, b.Keys) < 0
 	})
 	return list
 }

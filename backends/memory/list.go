@@ -1,10 +1,10 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 
 	"github.com/headgate-rls/headgate/backends"
@@ -51,6 +51,6 @@ func (s *shard) from(hash uint32) []*entry {
 	found := slices.Clone(s.queue)
 	s.mu.Unlock()
 	found = slices.DeleteFunc(found, func(e *entry) bool { return e.hash < hash })
-	slices.SortFunc(found, func(a, b *entry) int { return cmp.Compare(a.hash, b.hash) })
+	sort.Slice(found, func(i, j int) bool { return found[i].hash < found[j].hash })
 	return found
 }

@@ -33,9 +33,10 @@ type Names struct {
 	Empty bool
 }
 
-// ReadPaths reads files of rules. Of a directory it reads all files with rules,
+// ReadPaths reads files of rules. Each path may be followed by the domains that its files may have, as
+// [rulefile.ParseOwners] reads them. Of a directory it reads all files with rules,
 // also in directories below, in alphabetical order; links are followed. A
-// directory without any rules is an error unless files accepts it: while files
+// directory without any rules is an error unless files accepts it, or a list of domains stands behind it: while files
 // are being replaced it is more likely than an operator who wants no limits.
 func ReadPaths(paths []string, files Names) ([]rulefile.Source, error) {
 	sources, unreadable, err := ReadEach(paths, files)
@@ -51,9 +52,14 @@ func ReadPaths(paths []string, files Names) ([]rulefile.Source, error) {
 // ReadEach is ReadPaths that goes on to the next file after one that cannot be
 // read. Its error says that there are more files, or larger ones, than are read.
 func ReadEach(paths []string, files Names) ([]rulefile.Source, []Unreadable, error) {
+	owners, err := rulefile.ParseOwners(paths)
+	if err != nil {
+		return nil, nil, err
+	}
 	r := &reader{files: files}
-	for _, p := range paths {
-		if err := r.read(p); err != nil {
+	for _, o := range owners {
+		r.owner = o
+		if err := r.read(o.Path); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -62,6 +68,7 @@ func ReadEach(paths []string, files Names) ([]rulefile.Source, []Unreadable, err
 
 type reader struct {
 	files   Names
+	owner   *rulefile.Owner
 	sources []rulefile.Source
 	failed  []Unreadable
 	total   int
@@ -69,8 +76,9 @@ type reader struct {
 
 // An Unreadable is a file or directory that could not be read.
 type Unreadable struct {
-	Path string
-	Err  error
+	Path  string
+	Owner *rulefile.Owner
+	Err   error
 }
 
 // Problem says so as a problem of the rules.
@@ -89,7 +97,7 @@ func (r *reader) keep(path string, err error) error {
 	if where, ok := errors.AsType[*fs.PathError](err); ok && where.Path == path {
 		err = fmt.Errorf("%s: %w", path, where.Err) // without the system call's name
 	}
-	r.failed = append(r.failed, Unreadable{path, err})
+	r.failed = append(r.failed, Unreadable{path, r.owner, err})
 	return nil
 }
 
@@ -106,7 +114,7 @@ func (r *reader) read(p string) error {
 	if err := r.folder(p, 0); err != nil {
 		return err
 	}
-	if len(r.sources)+len(r.failed) == before && !r.files.Empty {
+	if len(r.sources)+len(r.failed) == before && !r.files.Empty && !r.owner.Lists() {
 		return r.keep(p, fmt.Errorf("%s: no rules: the directory has no %s", p, r.files))
 	}
 	return nil
@@ -189,7 +197,7 @@ func (r *reader) file(path string) error {
 	if r.total += len(data); r.total > maxTotalBytes {
 		return fmt.Errorf("%s: the files of rules have more than %d MiB together: %w", path, maxTotalBytes>>20, errTooMuch)
 	}
-	r.sources = append(r.sources, rulefile.Source{Name: path, Data: data}.Files(r.files.rules)...)
+	r.sources = append(r.sources, rulefile.Source{Name: path, Data: data, Owner: r.owner}.Files(r.files.rules)...)
 	if len(r.sources) > maxSources {
 		return fmt.Errorf("%s: more than %d files of rules: %w", path, maxSources, errTooMuch)
 	}

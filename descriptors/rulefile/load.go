@@ -2,6 +2,7 @@ package rulefile
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"sort"
@@ -17,8 +18,12 @@ const MaxSourceBytes = 16 << 20
 
 // A Source is one file of rules.
 type Source struct {
-	Name string // shown in problems
-	Data []byte
+	Name  string // shown in problems
+	Data  []byte
+	Owner *Owner // nil: the source may have every domain
+	// Absent, if there are any, are domains without rules. The source's first rule answers for them: it matches every
+	// descriptor.
+	Absent descriptors.DomainPatterns
 }
 
 // Load compiles the rules of all sources. It returns every problem of the
@@ -82,7 +87,7 @@ func hashOf(sources []Source) uint64 {
 
 // source reads one source's domain and rules.
 func (l *loader) source(s *Source) {
-	l.file, l.stop = s.Name, false
+	l.file, l.owner, l.stop = s.Name, s.Owner, false
 	if len(s.Data) > MaxSourceBytes {
 		l.errorf(nil, nil, "the file has %d bytes; at most %d are read", len(s.Data), MaxSourceBytes)
 		return
@@ -103,7 +108,7 @@ func (l *loader) source(s *Source) {
 	}
 	name, ok := l.domain(root, f)
 	// still report what is wrong with its rules
-	spec := &descriptors.DomainSpec{Name: name, Place: l.place(root), Broken: !ok}
+	spec := &descriptors.DomainSpec{Name: name, Place: l.place(root), Broken: !ok, Absent: s.Absent}
 	if n := f.get("domain"); n != nil {
 		spec.Place = l.place(n)
 	}
@@ -191,6 +196,12 @@ func (l *loader) domain(root *yaml.Node, f fields) (name string, ok bool) {
 		return "", false
 	default:
 		if name, ok = l.text(n, nil, "domain"); !ok {
+			return "", false
+		}
+	}
+	if l.owner != nil {
+		if refusal := l.owner.refusal(name); refusal != "" {
+			l.errorf(cmp.Or(n, root), &twig{key: name}, "%s", refusal)
 			return "", false
 		}
 	}

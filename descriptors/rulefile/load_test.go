@@ -81,7 +81,7 @@ func TestGoodFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			set, problems := Load([]Source{{file, data}}, Options{})
+			set, problems := Load([]Source{{Name: file, Data: data}}, Options{})
 			if set == nil {
 				t.Fatal(lines(problems))
 			}
@@ -110,7 +110,7 @@ func TestBadFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			set, problems := Load([]Source{{filepath.Base(file), data}}, Options{})
+			set, problems := Load([]Source{{Name: filepath.Base(file), Data: data}}, Options{})
 			if set != nil {
 				t.Error("was accepted")
 			}
@@ -146,7 +146,7 @@ func TestDocsHaveOnlyValidRules(t *testing.T) {
 		}
 		for _, b := range blocks {
 			line := bytes.Count(data[:b[2]], []byte("\n"))
-			set, problems := Load([]Source{{file, data[b[2]:b[3]]}}, Options{})
+			set, problems := Load([]Source{{Name: file, Data: data[b[2]:b[3]]}}, Options{})
 			if set == nil || len(problems) > 0 {
 				t.Errorf("%s: block after line %d: %v", file, line, problems)
 			}
@@ -205,7 +205,8 @@ func TestUselessSettingsGiveWarnings(t *testing.T) {
 		{"no effect if false", "  - key: a\n    shadow_mode: false\n    value_to_metric: no", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			set, problems := Load([]Source{{"rules.yaml", []byte("domain: d\ndescriptors:\n" + tc.rules)}}, Options{})
+			data := []byte("domain: d\ndescriptors:\n" + tc.rules)
+			set, problems := Load([]Source{{Name: "rules.yaml", Data: data}}, Options{})
 			if set == nil {
 				t.Error("refused")
 			}
@@ -237,7 +238,7 @@ resources:
   - {algorithm: token_bucket, rate: 10/s}
 `
 	for n := range len(file) {
-		set, problems := Load([]Source{{"rules.yaml", []byte(file[:n])}}, Options{})
+		set, problems := Load([]Source{{Name: "rules.yaml", Data: []byte(file[:n])}}, Options{})
 		if set == nil || len(problems) > 0 {
 			continue
 		}
@@ -259,7 +260,7 @@ resources:
 		{"descriptors: []",
 			"r:1:1: warning: the domain has no descriptors and no resources, so nothing in it is limited (at d)"},
 	} {
-		_, problems := Load([]Source{{"r", []byte(tc.rules + "\ndomain: d")}}, Options{})
+		_, problems := Load([]Source{{Name: "r", Data: []byte(tc.rules + "\ndomain: d")}}, Options{})
 		if got := strings.TrimSpace(lines(problems)); got != tc.want {
 			t.Errorf("%q\ngot  %s\nwant %s", tc.rules, got, tc.want)
 		}
@@ -273,7 +274,7 @@ func TestSeveralSources(t *testing.T) {
 	load := func(merge bool, rules ...string) (*descriptors.Set, string) {
 		var sources []Source
 		for i, r := range rules {
-			sources = append(sources, Source{fmt.Sprintf("%d.yaml", i), []byte(r)})
+			sources = append(sources, Source{Name: fmt.Sprintf("%d.yaml", i), Data: []byte(r)})
 		}
 		set, problems := Load(sources, Options{MergeDomains: merge})
 		return set, lines(problems)
@@ -337,7 +338,7 @@ func TestFilesBeyondTheBoundsAreRefused(t *testing.T) {
 		{"problems", wrong, "the rest is not shown"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			set, problems := Load([]Source{{"f", []byte(tc.rules)}}, Options{})
+			set, problems := Load([]Source{{Name: "f", Data: []byte(tc.rules)}}, Options{})
 			if set != nil || !strings.Contains(lines(problems), tc.want) || len(problems) > 10_000 {
 				t.Errorf("%d problems, last %v", len(problems), problems[max(0, len(problems)-1):])
 			}
@@ -355,7 +356,8 @@ func FuzzLoad(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		set, problems := Load([]Source{{"f", data}, {"g", data}}, Options{MergeDomains: len(data)%2 == 0})
+		set, problems := Load([]Source{{Name: "f", Data: data}, {Name: "g", Data: data}},
+			Options{MergeDomains: len(data)%2 == 0})
 		if set == nil && !slices.ContainsFunc(problems, func(p descriptors.Problem) bool { return !p.Warning }) {
 			t.Error("refused without an error")
 		}

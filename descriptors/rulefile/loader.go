@@ -34,6 +34,7 @@ type loader struct {
 	opt Options
 
 	file   string // the source being read
+	owner  *Owner // of that
 	begins string // what it must begin with
 	named  string // its domain, once that is known
 	style  fileStyle

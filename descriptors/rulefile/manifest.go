@@ -49,7 +49,7 @@ func (s Source) entries(root *yaml.Node, rules func(name string) bool) (list []S
 	for i := 0; i+1 < len(data.Content); i += 2 {
 		key, text := data.Content[i], data.Content[i+1]
 		if text.Kind == yaml.ScalarNode && rules(key.Value) {
-			list = append(list, Source{s.Name + "/" + key.Value, []byte(text.Value)})
+			list = append(list, Source{Name: s.Name + "/" + key.Value, Data: []byte(text.Value), Owner: s.Owner})
 		}
 	}
 	return list

@@ -48,7 +48,7 @@ func TestSchemaAcceptsWhatLoads(t *testing.T) {
 		}
 		text := heads[r.IntN(len(heads))] + "\nresources:\n- " + strings.Join(slices.Sorted(maps.Values(chosen)),
 			"\n  ") + "\n"
-		if set, _ := Load([]Source{{"f", []byte(text)}}, Options{}); set == nil {
+		if set, _ := Load([]Source{{Name: "f", Data: []byte(text)}}, Options{}); set == nil {
 			continue
 		}
 		accepted++

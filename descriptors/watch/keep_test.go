@@ -34,9 +34,15 @@ type step struct {
 func play(t *testing.T, opt rulefile.Options, steps []step) {
 	t.Helper()
 	dir := t.TempDir()
+	playIn(t, dir, []string{dir}, opt, steps)
+}
+
+// playIn is play with paths, below dir.
+func playIn(t *testing.T, dir string, paths []string, opt rulefile.Options, steps []step) {
+	t.Helper()
 	var set *descriptors.Set
 	var last *Outcome
-	w := New([]string{dir}, Options{
+	w := New(paths, Options{
 		Options: opt, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Settle: -1,
 		OnChange:  func(s *descriptors.Set, _ []descriptors.Problem) { set = s },
 		OnOutcome: func(o *Outcome) { last = o },
@@ -295,5 +301,76 @@ func TestLoadErrorShowsSomeProblems(t *testing.T) {
 	if text := (&files.LoadError{Problems: problems[:22]}).Error(); strings.Contains(text, "further") ||
 		strings.Count(text, "wrong") != 20 {
 		t.Error(text)
+	}
+}
+
+// Files of one owner change nothing of what another one has.
+func TestOwnersDoNotConcernEachOther(t *testing.T) {
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	do(t, os.Mkdir(a, 0o700), os.Mkdir(b, 0o700))
+	playIn(t, dir, []string{a + "=d,d-*", b + "=e", dir + "/c.yaml"}, rulefile.Options{}, []step{
+		{"start", map[string]string{"a/1.yaml": rulesFor("d", 1), "a/2.yaml": rulesFor("d-2", 1),
+			"b/1.yaml": rulesFor("e", 1), "c.yaml": rulesFor("f", 1)}, "d=1,d-2=1,e=1,f=1", "", ""},
+		{"one takes a domain of another", map[string]string{"a/3.yaml": rulesFor("e", 9), "b/1.yaml": rulesFor("e", 2)},
+			"d=1,d-2=1,e=2,f=1", "3.yaml", ""},
+		{"who has no list does so", map[string]string{"c.yaml": rulesFor("e", 9), "a/3.yaml": "",
+			"b/1.yaml": rulesFor("e", 3)}, "d=1,d-2=1,e=3,f=1", "c.yaml", "f"},
+		{"a domain goes meanwhile", map[string]string{"a/2.yaml": ""}, "d=1,e=3,f=1", "c.yaml", "f"},
+		{"errors of one keep no domain of another", map[string]string{"c.yaml": rulesFor("f", 2), "b/1.yaml": "domain: [",
+			"a/1.yaml": rulesFor("d-3", 1)}, "d-3=1,e=3,f=2", "1.yaml", "e"},
+		{"but its own", map[string]string{"b/1.yaml": rulesFor("e", 4), "a/1.yaml": "domain: ["}, "d-3=1,e=4,f=2", "1.yaml",
+			"d-3"},
+	})
+}
+
+// At the start a domain whose file has errors has no rules: nobody is let through for that.
+func TestDomainsOfFilesWithErrorsAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		name, list, broken string
+		absent             Absent
+		refused, open      string // domains
+	}{
+		{"owned", "=d,d-*", "domain: [", RefuseOwned, "d d-1 d-", "e dd"},
+		{"owned, by its name", "=d,d-*", "domain: d-1\n" + brokenRule, RefuseOwned, "d-1", "d d-2"},
+		{"owned, another's domain", "=d", "domain: e\n" + brokenRule, RefuseOwned, "d", "x"},
+		{"owned and allowed", "=d,d-*", "domain: [", AllowAll, "", "d d-1"},
+		{"not owned", "", "domain: d\n" + brokenRule, RefuseOwned, "", "d"},
+		{"not owned and refused", "", "domain: d\n" + brokenRule, RefuseAll, "d", "x"},
+		{"not owned, unknown and refused", "", "domain: [", RefuseAll, "d x", ""},
+	} {
+		dir := t.TempDir()
+		a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+		do(t, os.Mkdir(a, 0o700), os.Mkdir(b, 0o700))
+		write(t, filepath.Join(a, "a.yaml"), c.broken)
+		write(t, filepath.Join(b, "b.yaml"), rulesFor("good", 1))
+		w := New([]string{a + c.list, b}, Options{Log: slog.New(slog.DiscardHandler), Skip: true,
+			Absent: c.absent, Settle: -1})
+		set, _, err := w.Load()
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		refuses := func(domain string) bool {
+			var m descriptors.Match
+			set.Match(domain, []descriptors.Entry{{Key: "k", Value: "v"}, {Key: "l"}}, &m)
+			return m.Domain && m.Rule != nil && m.Rule.Limits[0].Limit.Max() == 0 && m.Group != ""
+		}
+		for _, domain := range strings.Fields(c.refused) {
+			if !refuses(domain) {
+				t.Errorf("%s: %q is not refused", c.name, domain)
+			}
+		}
+		for _, domain := range append(strings.Fields(c.open), "good") {
+			if refuses(domain) {
+				t.Errorf("%s: %q is refused", c.name, domain)
+			}
+		}
+		write(t, filepath.Join(a, "a.yaml"), rulesFor("d", 1))
+		w.opt.OnChange = func(s *descriptors.Set, _ []descriptors.Problem) { set = s }
+		w.reload()
+		if describeSet(set) != "d=1,good=1" || refuses("d") || refuses("d-1") {
+			t.Errorf("%s: mended, it is %s", c.name, describeSet(set))
+		}
 	}
 }

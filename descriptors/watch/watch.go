@@ -47,6 +47,8 @@ type Options struct {
 	Files files.Names
 	// Skip lets Load leave out domains whose files have errors.
 	Skip bool
+	// Absent says what becomes of domains that have no rules because their files have errors.
+	Absent Absent
 	// Check returns what is wrong with rules that are well written, such as
 	// limits that the backend cannot keep. Its problems are like those of Load.
 	Check func(*descriptors.Set) []descriptors.Problem
@@ -90,7 +92,7 @@ func New(paths []string, opt Options) *Watcher {
 	opt.Poll = cmp.Or(max(opt.Poll, 0), 10*time.Second)
 	return &Watcher{
 		paths: slices.Clone(paths), opt: opt, newEvents: fsnotify.NewWatcher,
-		merger: merger{opt: opt.Options, check: opt.Check},
+		merger: merger{opt: opt.Options, check: opt.Check, absent: opt.Absent},
 	}
 }
 
@@ -114,8 +116,8 @@ func (w *Watcher) Load() (*descriptors.Set, []descriptors.Problem, error) {
 	}
 	w.take(&m)
 	if m.outcome.Err != nil {
-		w.opt.Log.Error("skipped rules files with errors; requests of their domains are not limited",
-			"error", m.outcome.Err, "not_served", m.outcome.Missing)
+		w.opt.Log.Error("skipped rules files with errors", "error", m.outcome.Err, "not_limited", m.outcome.Missing,
+			"refused", m.outcome.Refused)
 	}
 	w.tell(&m.outcome)
 	return m.set, warnings(m.outcome.Problems), nil
@@ -272,7 +274,7 @@ func (w *Watcher) report(m *merged, changed bool) {
 	switch {
 	case o.Err != nil && changed:
 		w.opt.Log.Error("rules reloaded in part; domains of files with errors keep their old rules",
-			"error", o.Err, "kept", o.Kept, "not_served", o.Missing, "rules", len(m.set.Rules()))
+			"error", o.Err, "kept", o.Kept, "not_limited", o.Missing, "refused", o.Refused, "rules", len(m.set.Rules()))
 	case o.Err != nil:
 		w.opt.Log.Error("rules not reloaded; the old ones stay in force", "error", o.Err)
 	case changed:
@@ -332,7 +334,8 @@ func (w *Watcher) rewatch() {
 func (w *Watcher) wanted() map[string]bool {
 	w.folders, w.names = map[string]bool{}, map[string]bool{}
 	for _, p := range w.paths {
-		if abs, err := filepath.Abs(p); err == nil {
+		path, _, _ := strings.Cut(p, "=")
+		if abs, err := filepath.Abs(path); err == nil {
 			w.follow(abs, 0)
 			w.below(abs, 0)
 		}

@@ -48,6 +48,10 @@ func TestHookChecksTheRules(t *testing.T) {
 		"rules of others":       {"teams", []string{"--set", "config.rules-errors=refuse"}, 0, ""},
 		"bad rules of others":   {"teams", []string{"--set", "config.rules-errors=refuse"}, 1, "rules-search/x.yaml"},
 		"only rules of others":  {"memory", []string{"--set", "rules.files=null,rules.configMaps={rules-a}"}, 0, ""},
+		"one's own domain": {"memory", []string{"--set-json",
+			`rules.configMaps=[{"name":"rules-a","domains":["shop-*","rules-a"]},"rules-b"]`}, 0, ""},
+		"another's domain": {"memory", []string{"--set-json",
+			`rules.configMaps=[{"name":"rules-a","domains":["pay"]}]`}, 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -144,4 +148,24 @@ func (p *pod) helmTestArgs(t *testing.T, all []object) []string {
 	}
 	t.Fatal("there is no test")
 	return nil
+}
+
+// TestOwnersOfDomains: a pod serves a ConfigMap's own domains, and refuses them while its rules have errors.
+func TestOwnersOfDomains(t *testing.T) {
+	testenv.UseClient(t, testenv.Helm)
+	all := objects(t, render(t, features(t)["memory"], "--set-json", `config={"rules-errors":"skip"}`, "--set-json",
+		`rules.configMaps=[{"name":"rules-a","domains":["rules-a","a-*"]},{"name":"rules-b","domains":["b"]},"rules-c"]`))
+	c, volumes := container(t, all)
+	p := startPod(t, all, c, volumes, nil, nil)
+	for domain, want := range map[string]string{"rules-a": "OK", "a-1": "no such domain", "b": "OVER_LIMIT", "b-1": "no such domain",
+		"rules-b": "no such domain", "rules-c": "OK"} {
+		testenv.Eventually(t, patience, domain+" answers "+want, func() string {
+			_, out, errOut := testenv.RunProgram(t, program, nil, "ask", domain, "tenant=1", "--hits", "0", "--addr",
+				p.address("grpc"))
+			if strings.Contains(out+errOut, want) {
+				return ""
+			}
+			return out + errOut
+		})
+	}
 }

@@ -295,6 +295,9 @@ func TestRefusedValuesSayWhy(t *testing.T) {
 		"a socket elsewhere":        {"sidecar", "sidecar.socket=/tmp/x", "neither @name nor a path in /run/headgate"},
 		"injection of a deployment": {"memory", "sidecar.inject=istio", "sidecar.inject is for mode: sidecar"},
 		"one's own rules by name":   {"memory", "rules.configMaps={hg-headgate-rules}", "give yours another name"},
+		"an owner of nothing":       {"memory", "rules.configMaps[0].name=a", "configMaps"},
+		"a domain that is two": {"memory", "rules.configMaps[0].name=a,rules.configMaps[0].domains[0]=a*b",
+			"configMaps"},
 
 		"rules from two places":   {"memory", "xds.server=a:1", "rules come from one place"},
 		"xds without a server":    {"memory", "config.xds-node-id=x", "xds-node-id needs xds.server"},

@@ -27,7 +27,7 @@ securityContext:
 
 {{/* The ConfigMaps of others whose rules are checked. Where files with errors are skipped, they hold up no release. */}}
 {{- define "headgate.checkedConfigMaps" -}}
-{{- ternary (list) .Values.rules.configMaps (eq "skip" (dig "rules-errors" "" (.Values.config | default dict))) | toJson -}}
+{{- ternary (list) (include "headgate.configMaps" . | fromJsonArray) (eq "skip" (dig "rules-errors" "" (.Values.config | default dict))) | toJson -}}
 {{- end -}}
 
 {{/* Whether a Job checks the rules: if there are some, and all of what has to be read as one whole. */}}

@@ -11,7 +11,8 @@
 {{- $_ := set $s "xds-tls-ca" "/etc/headgate/xds/ca.crt" -}}
 {{- end -}}
 {{- else -}}
-{{- $_ := set $s "rules" "/etc/headgate/rules" -}}
+{{- $paths := include "headgate.rulesPaths" (dict "files" .Values.rules.files "configMaps" (include "headgate.configMaps" . | fromJsonArray)) | fromJsonArray -}}
+{{- $_ := set $s "rules" (ternary (first $paths) $paths (eq 1 (len $paths))) -}}
 {{- end -}}
 {{- if .Values.rules.candidate }}{{ $_ := set $s "candidate" "/etc/headgate/candidate" }}{{ end -}}
 {{- if .Values.admin.port }}{{ $_ := set $s "admin" (printf ":%d" (int .Values.admin.port)) }}{{ end -}}

@@ -5,6 +5,35 @@
 {{- define "headgate.candidateName" -}}{{ include "headgate.fullname" . }}-candidate{{- end -}}
 {{- define "headgate.settingsName" -}}{{ include "headgate.fullname" . }}-settings{{- end -}}
 
+{{/* The ConfigMaps of others, each with its path, and the domains that it may have if there is a list of them. */}}
+{{- define "headgate.configMaps" -}}
+{{- $all := list -}}
+{{- range .Values.rules.configMaps -}}
+{{- if kindIs "string" . -}}
+{{- $all = append $all (dict "name" . "path" (printf "/etc/headgate/rules/%s" .)) -}}
+{{- else -}}
+{{- $path := printf "/etc/headgate/owned/%s" .name -}}
+{{- $all = append $all (dict "name" .name "path" $path "domains" .domains) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $all -}}
+{{- end -}}
+
+{{/* The paths of all rules, for --rules: where a ConfigMap has a list of domains, it is a path of its own. */}}
+{{- define "headgate.rulesPaths" -}}
+{{- $paths := list -}}
+{{- $rest := not (empty .files) -}}
+{{- range .configMaps -}}
+{{- if .domains -}}
+{{- $paths = append $paths (printf "%s=%s" .path (join "," .domains)) -}}
+{{- else -}}
+{{- $rest = true -}}
+{{- end -}}
+{{- end -}}
+{{- if $rest }}{{ $paths = prepend $paths "/etc/headgate/rules" }}{{ end -}}
+{{- toJson $paths -}}
+{{- end -}}
+
 {{/* hg- in names keeps them apart from those of pods that headgate is put into. */}}
 {{- define "headgate.volumes" -}}
 - name: hg-settings
@@ -20,10 +49,10 @@
   configMap:
     name: {{ include "headgate.candidateName" . }}
 {{- end }}
-{{- range $i, $name := .Values.rules.configMaps }}
+{{- range $i, $c := include "headgate.configMaps" . | fromJsonArray }}
 - name: hg-rules-{{ $i }}
   configMap:
-    name: {{ $name }}
+    name: {{ $c.name }}
     optional: true
 {{- end }}
 {{- with .Values.xds.existingSecret }}
@@ -68,9 +97,9 @@
   mountPath: /etc/headgate/candidate
   readOnly: true
 {{- end }}
-{{- range $i, $name := .Values.rules.configMaps }}
+{{- range $i, $c := include "headgate.configMaps" . | fromJsonArray }}
 - name: hg-rules-{{ $i }}
-  mountPath: /etc/headgate/rules/{{ $name }}
+  mountPath: {{ $c.path }}
   readOnly: true
 {{- end }}
 {{- if .Values.xds.existingSecret }}

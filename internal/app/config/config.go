@@ -33,6 +33,7 @@ type Config struct {
 
 	Rules          []string
 	RulesErrors    string
+	MissingDomain  string
 	RulesFiles     string
 	RulesEmpty     bool
 	Example        bool
@@ -183,10 +184,15 @@ func (c *Config) ruleSettings() []settings.Setting {
 	return []settings.Setting{
 		settings.Config(&c.File),
 		settings.Row("rules", &c.Rules, nil,
-			"`file or directory` with rules; may be repeated (default ./rules if it exists)"),
+			"`file or directory` with rules; may be repeated (default ./rules if it exists). Files of DIR=shop,shop-* may "+
+				"have these domains only, and no other file may have them"),
 		settings.Row("rules-errors", &c.RulesErrors, "refuse",
-			"what headgate does at start if a rules file has errors: refuse to start, or skip the file's domains, "+
-				"whose requests are then not limited until the file is repaired", settings.OneOf("refuse", SkipRules)),
+			"what headgate does at start if a rules file has errors: refuse to start, or skip the file's domains until "+
+				"the file is repaired (see --missing-domain)", settings.OneOf("refuse", SkipRules)),
+		settings.Row("missing-domain", &c.MissingDomain, "",
+			"requests of a domain that has no rules because of errors in a file: allow does not limit them, deny refuses "+
+				"them; empty: deny where --rules lists the domains of the file, else allow. deny refuses all domains without "+
+				"rules while the domain of a file cannot be read", settings.OneOf("", "allow", "deny")),
 		settings.Row("rules-files", &c.RulesFiles, "yaml",
 			"which files of the directories in --rules to read: yaml (*.yaml and *.yml), all (every name that does "+
 				"not begin with a dot), or dot (also names with one dot)", settings.OneOf("yaml", AllFiles, DotFiles)),

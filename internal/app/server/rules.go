@@ -75,6 +75,7 @@ func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metri
 		Files:     ruleFiles(conf),
 		Log:       log,
 		Skip:      skip,
+		Absent:    absent[conf.MissingDomain],
 		Check:     func(set *descriptors.Set) []descriptors.Problem { return ratelimit.CapProblems(set, caps) },
 		OnChange:  f.changed,
 		OnOutcome: f.read,
@@ -95,6 +96,9 @@ func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metri
 	f.warnOfNothing(set)
 	return f.source(strings.Join(conf.Rules, ","), set), nil
 }
+
+// absent is what --missing-domain stands for.
+var absent = map[string]watch.Absent{"": watch.RefuseOwned, "deny": watch.RefuseAll, "allow": watch.AllowAll}
 
 // ruleFiles says which files of directories are read.
 func ruleFiles(conf *config.Config) files.Names {
@@ -180,7 +184,8 @@ func describeOutcome(o *watch.Outcome) string {
 	for _, d := range []struct {
 		what  string
 		names []string
-	}{{"domains as before: ", o.Kept}, {"domains that are not limited: ", o.Missing}} {
+	}{{"domains as before: ", o.Kept}, {"domains that are not limited: ", o.Missing},
+		{"domains that are refused: ", o.Refused}} {
 		if len(d.names) > 0 {
 			list = append(list, d.what+strings.Join(d.names[:min(len(d.names), most)], " "))
 		}

@@ -130,7 +130,7 @@ func TestStartWithBrokenRuleFile(t *testing.T) {
 		!strings.Contains(metrics, "headgate_rules_last_load_successful 0") {
 		t.Errorf("the metrics do not tell of the broken file")
 	}
-	if log := r.Log.String(); !strings.Contains(log, "level=ERROR") || !strings.Contains(log, "not_served=[pay]") ||
+	if log := r.Log.String(); !strings.Contains(log, "level=ERROR") || !strings.Contains(log, "not_limited=[pay]") ||
 		!strings.Contains(log, "fortnight") {
 		t.Errorf("the log:\n%s", log)
 	}
@@ -142,6 +142,44 @@ func TestStartWithBrokenRuleFile(t *testing.T) {
 	r.Ends(20 * time.Second)
 	if text := startError(t, "--rules", dir, "--rules-errors", "skip"); !strings.Contains(text, "fortnight") {
 		t.Errorf("with no domain left: %s", text)
+	}
+}
+
+// A domain whose owner is known is refused while its file has errors: nobody is let through for that, also not while
+// the store is away. An owner's mistakes concern nobody else.
+func TestDomainOfAnOwnerIsRefusedUntilItsRulesAreGood(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	pay := filepath.Join(a, "pay.yaml")
+	put(t, pay, "domain: [")
+	put(t, filepath.Join(b, "shop.yaml"), shopOpen)
+	redis := testenv.StartRedis(t)
+	rules := []string{"--rules", a + "=pay,pay-*", "--rules", b, "--rules-errors", "skip", "--backend", redis.URL()}
+	r := startServe(t, rules...)
+	redis.Kill()
+	if !over(r, "pay") || !over(r, "pay-eu") || over(r, "shop") || over(r, "other") {
+		t.Error("not just the domains of the file with errors are refused")
+	}
+	if _, body := r.Get(r.HTTP, "/readyz?verbose"); !strings.Contains(body, "rules: "+pay+
+		" has 1 error; domains that are refused: pay pay-*\n") {
+		t.Errorf("/readyz?verbose: %s", body)
+	}
+	if log := r.Log.String(); !strings.Contains(log, "refused=pay,pay-*") {
+		t.Errorf("the log:\n%s", log)
+	}
+	put(t, pay, shopRules) // not its own domain
+	put(t, filepath.Join(a, "other.yaml"), strings.Replace(shopOpen, "shop", "pay", 1))
+	settles(r, "serve the owner's other file", false, false)
+	if log := r.Log.String(); !strings.Contains(log, `domain \"shop\" is not one of those that files of `+a+
+		` may have: pay,pay-*`) {
+		t.Errorf("the log:\n%s", log)
+	}
+	if text := startError(t, "--rules", a+"=pay", "--rules", b+"=shop,p*"); !strings.Contains(text,
+		"a domain has one owner") {
+		t.Errorf("two owners: %s", text)
+	}
+	put(t, pay, "domain: [")
+	if r = startServe(t, append(rules[:6:6], "--missing-domain", "allow")...); over(r, "pay") {
+		t.Error("--missing-domain allow refuses")
 	}
 }
 

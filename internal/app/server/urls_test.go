@@ -33,8 +33,8 @@ var awkward = []string{"", "/", "?", "#", "@", ":", "%", "%zz", "[", "]", " ", "
 	"@:1/d?a&", "@[", "@h:x/", "%2F@%", "@a,b/", "///", "?#", "#?", "@h/0?timeout=", "?timeout=", "?user=", "'='"}
 
 // TestNoErrorTellsAPassword: no error of a store's URL, and nothing that is shown of it, has a part of its password,
-// whatever is in the password, and however wrong the URL is. This is no fuzz target: the stores' drivers are so large that
-// an instrumented program tries 1,000 URLs a minute, where this one tries as many in a tenth of a second.
+// whatever is in the password, and however wrong the URL is. This is no fuzz target: the stores' drivers are so large
+// that an instrumented program tries 1,000 URLs a minute, where this one tries as many in a tenth of a second.
 func TestNoErrorTellsAPassword(t *testing.T) {
 	program := config.Settings() // building the table for each URL would be most of the work
 	for _, form := range storeURLs {
