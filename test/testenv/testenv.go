@@ -66,6 +66,7 @@ const (
 	RedisSentinel = "redis-sentinel"
 	Redis62       = "redis62"
 	Valkey        = "valkey"
+	Nutcracker    = "nutcracker"
 	Envoy1400     = "envoy-1.40.0"
 	Envoy1383     = "envoy-1.38.3"
 	Envoy1364     = "envoy-1.36.4"
@@ -129,6 +130,7 @@ func Engines() []Engine {
 		{Name: RedisSentinel, What: "Redis with 2 replicas and 3 sentinels", system: "redis-server"},
 		{Name: Redis62, What: "Redis 6.2", installed: "redis62/redis-server"},
 		{Name: Valkey, What: "Valkey", installed: "valkey/valkey-server"},
+		{Name: Nutcracker, What: "twemproxy of the system", system: "nutcracker"},
 		{Name: Envoy1400, What: "Envoy 1.40.0", installed: "envoy-1.40.0/envoy"},
 		{Name: Envoy1383, What: "Envoy 1.38.3", installed: "envoy-1.38.3/envoy"},
 		{Name: Envoy1364, What: "Envoy 1.36.4", installed: "envoy-1.36.4/envoy"},
