@@ -12,19 +12,9 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/kit/bounded"
 	"github.com/headgate-rls/headgate/internal/kit/certs"
-	"github.com/headgate-rls/headgate/internal/kit/sockio"
 )
 
-// dial connects to a server or a Sentinel. It marks errors, makes reads and writes cheaper, and bounds replies.
-func (c *Config) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := c.connect(ctx, network, address)
-	if err != nil {
-		return nil, &dialError{err}
-	}
-	return boundReplies(sockio.PooledConn(conn)), nil
-}
-
-// connect reads the files of TLS for each connection, because certificates are renewed.
+// connect connects to a server or a Sentinel. It reads the files of TLS each time, because certificates are renewed.
 func (c *Config) connect(ctx context.Context, network, address string) (net.Conn, error) {
 	d := &net.Dialer{Timeout: c.DialTimeout}
 	conf, err := c.tlsConfig()

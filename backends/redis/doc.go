@@ -14,5 +14,9 @@
 //     layout=envoy also go test ./test/compat -run Canary
 //   - how alternatives are sent, and which of them are chosen: choices.go; go test ./backends/redis -run Alternatives
 //   - what a reply of Redis may announce: replies.go; go test ./backends/redis -run Repl
+//   - how a connection begins, and what the end of one without an answer means: greeting.go; go test ./backends/redis
+//     -run 'Twemproxy|Address|Port'
+//   - what the servers must be able to do, which is asked before the first request: a row in probe.go; where keys are
+//     apart cluster.go decides, and registry.go stores rows; go test ./backends/redis -run 'Spread|Address|Imitations'
 //   - what Redis is asked about itself: vitals.go; go test ./backends/redis -run 'LookedAt|Right'
 package redis

@@ -47,6 +47,19 @@ type replyCode struct {
 	advice string // what an operator should do
 }
 
+// What to do about passwords. Sentinels have one of their own.
+const (
+	serverAsks    = "the server asks for a password, and the URL names none: it stands before the @, or in password_file"
+	serverRejects = "of the server, not of a Sentinel: the user and the password before the @, or in password_file"
+)
+
+// ofSentinels is the advice in the place of another one, if the reply is that of the Sentinels.
+var ofSentinels = map[string]string{
+	serverAsks: "a Sentinel asks for a password of its own, and the URL names none: set sentinel_password, or " +
+		"sentinel_password_file; the password before the @ is that of the servers",
+	serverRejects: "of a Sentinel, not of the servers: sentinel_username and sentinel_password, or sentinel_password_file",
+}
+
 // replyCodes are the replies that mean that the command, or the script's
 // first write, was turned down: nothing was recorded.
 //
@@ -67,13 +80,15 @@ var replyCodes = []replyCode{
 	{"OOM", errFull, none, "Redis is full: raise maxmemory, or bound the keys that clients can make"},
 	{"MISCONF", backends.ErrDeclined, none, "Redis cannot write to its disk, and takes no writes"},
 	{"NOREPLICAS", backends.ErrDeclined, none, "Redis lacks replicas (min-replicas-to-write), and takes no writes"},
-	{"NOAUTH", backends.ErrMisconfigured, none, "it asks for a password, and the URL names none"},
-	{"WRONGPASS", backends.ErrMisconfigured, none, ""},
-	{"CROSSSLOT", errStanding, none, "it is a node of a Cluster: use redis+cluster://"},
+	{"NOAUTH", backends.ErrMisconfigured, none, serverAsks},
+	{"WRONGPASS", backends.ErrMisconfigured, none, serverRejects},
+	{"CROSSSLOT", errStanding, none, "a Cluster is behind this address: use redis+cluster:// and the addresses of its " +
+		"nodes; layout=envoy also works behind a proxy such as Envoy's redis_proxy"},
 	{"ERR max number of clients", backends.ErrUnavailable, tryLater, ""},
 	{"ERR unknown command", backends.ErrMisconfigured, none,
 		"is it a Redis of 6.0 or later, and of the kind that the URL names: one server, a Sentinel or a Cluster?"},
 	{"ERR AUTH", backends.ErrMisconfigured, none, ""},
+	{"ERR Client sent AUTH", backends.ErrMisconfigured, none, "it is a proxy without a password, and the URL names one"},
 	{"ERR invalid password", backends.ErrMisconfigured, none, ""},
 	{"ERR This instance has cluster support disabled", backends.ErrMisconfigured, none,
 		"it is no node of a Cluster: use redis://"},
@@ -108,6 +123,9 @@ func mapError(err error, sent bool) (remedy, error) {
 	case errors.As(err, &reply):
 		var advice string
 		applied, rem, advice, kind = mapReply(reply.Error())
+		if named, ok := ofSentinels[advice]; ok && ofEach(err) != nil {
+			advice = named
+		}
 		if advice != "" {
 			err = fmt.Errorf("%w (%s)", err, advice)
 		}
@@ -140,9 +158,17 @@ func located(err error, s *script.Script) error {
 
 // noMaster reports whether all Sentinels of the URL answer that they have no master of its name.
 func noMaster(err error) bool {
+	each := ofEach(err)
+	return each != nil && !slices.ContainsFunc(each, func(err error) bool { return !errors.Is(err, redis.Nil) })
+}
+
+// ofEach returns the errors of all Sentinels of the URL, if err is that of having asked them.
+func ofEach(err error) []error {
 	var each interface{ Unwrap() []error }
-	return errors.As(err, &each) &&
-		!slices.ContainsFunc(each.Unwrap(), func(err error) bool { return !errors.Is(err, redis.Nil) })
+	if !errors.As(err, &each) {
+		return nil
+	}
+	return each.Unwrap()
 }
 
 // mapped returns the error that mapError makes of err, if there is one.

@@ -106,6 +106,8 @@ type keys struct {
 	cachePrefix string // of keys shared with envoyproxy/ratelimit
 	jitter      int    // see Config.ExpirationJitter
 	step        limit.Instant
+	// apart: behind one address are several servers, each with some of the keys. It is true until it is known.
+	apart atomic.Bool
 
 	saltStart [6]byte
 	salts     atomic.Uint64
@@ -116,6 +118,7 @@ func (k *keys) init(c *Config, precision time.Duration) error {
 	k.layoutRow = &layouts[c.Layout]
 	k.prefix, k.cachePrefix, k.jitter = c.Prefix, c.CacheKeyPrefix, c.ExpirationJitter
 	k.step = limit.Instant(precision.Microseconds())
+	k.apart.Store(k.windows && c.Mode == Standalone)
 	_, err := crand.Read(k.saltStart[:])
 	return err
 }

@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/redis/go-redis/v9"
 
@@ -36,6 +35,7 @@ var (
 	_ backends.Backend     = (*Backend)(nil)
 	_ backends.Registrar   = (*Backend)(nil)
 	_ backends.Partitioned = (*Backend)(nil)
+	_ backends.Prober      = (*Backend)(nil)
 )
 
 // Open makes a backend from c. It connects when it is first used, so a server
@@ -81,6 +81,10 @@ func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 	}
 	ctx, cancel := b.bounded(ctx)
 	defer cancel()
+	if err := b.ready(ctx); err != nil {
+		backends.Fail(out, err)
+		return
+	}
 	if b.counts != nil {
 		b.counts.take(ctx, reqs, out)
 		return
@@ -93,7 +97,7 @@ func (b *Backend) take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 	s := b.scratch.Get().(*scratch)
 	defer b.scratch.Put(s)
 	s.used = 0
-	if b.cluster != nil {
+	if b.cluster != nil || b.apart.Load() {
 		b.takeSplit(ctx, s, reqs, out)
 		return
 	}
@@ -133,9 +137,26 @@ func (b *Backend) forget(ctx context.Context, keys []limit.Key) error {
 	return err
 }
 
+// forgetApart is forgetWindows where no server can say which keys there are. It forgets the windows of this moment.
+func (b *Backend) forgetApart(ctx context.Context, keys []limit.Key) error {
+	now, pipe := limit.InstantOf(b.cfg.Now()), b.client.Pipeline()
+	for i := range keys {
+		base := string(b.appendBase(nil, &keys[i], nil))
+		for _, window := range windowsOfEnvoy {
+			start := now - now%limit.Instant(window.Microseconds())
+			pipe.Unlink(ctx, base+strconv.FormatInt(int64(start)/1e6, 10))
+		}
+	}
+	_, err := pipe.Exec(ctx)
+	return mapped(err, true)
+}
+
 // forgetWindows is Forget where windows have keys of their own: it looks for them among all
 // keys that there are, as nobody says which windows there were.
 func (b *Backend) forgetWindows(ctx context.Context, keys []limit.Key) error {
+	if b.apart.Load() && b.cfg.Now != nil {
+		return b.forgetApart(ctx, keys)
+	}
 	bases := make(map[string]bool, len(keys))
 	for i := range keys {
 		bases[string(b.appendBase(nil, &keys[i], nil))] = true
@@ -157,14 +178,13 @@ func (b *Backend) forgetWindows(ctx context.Context, keys []limit.Key) error {
 
 // Ping implements [backends.Backend] by a Take on keys of its own: one for each master of a Cluster. One server gets
 // two, of different slots: a node of a Cluster, which would decide only what is in its slots, refuses them.
-func (b *Backend) Ping(ctx context.Context) error {
-	err := b.pingMasters(ctx)
-	var late net.Error // of this call or of the handshake, whichever ends first
-	switch {
-	case b.cfg.TLS && errors.As(err, &late) && late.Timeout(): // a Redis without TLS waits for the end of a line
+func (b *Backend) Ping(ctx context.Context) error { return b.explained(b.pingMasters(ctx)) }
+
+// explained adds to err what an operator might look at.
+func (b *Backend) explained(err error) error {
+	var late net.Error                                        // of this call or of the handshake, whichever ends first
+	if b.cfg.TLS && errors.As(err, &late) && late.Timeout() { // a Redis without TLS waits for the end of a line
 		err = fmt.Errorf("%w (the URL asks for TLS: does the port speak it?)", err)
-	case !b.cfg.TLS && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)): // a Redis with TLS hangs up
-		err = fmt.Errorf("%w (the URL asks for no TLS: does the port demand it? rediss:// has it)", err)
 	}
 	return err
 }
@@ -178,7 +198,13 @@ func (b *Backend) pingMasters(ctx context.Context) error {
 		ctx, cancel = b.bounded(ctx)
 		defer cancel()
 	}
+	if err := b.examine(ctx); err != nil {
+		return err
+	}
 	groups, slotOf := []string{"ping", "ping0"}, func(*limit.Request) int { return 0 }
+	if b.apart.Load() {
+		slotOf = b.requestSlot
+	}
 	if b.cluster != nil {
 		slotOf = b.requestSlot
 		var err error

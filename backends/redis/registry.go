@@ -35,7 +35,7 @@ if there and there ~= ARGV[1] then return there end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return ARGV[1]`)
 
-// putScript: KEYS the table's list, then its rows; ARGV their life in ms, the
+// putScript: KEYS the table's list, then its rows, unless they are apart; ARGV their life in ms, the
 // most rows of a table, and for each row its key and value. Returns how many
 // had no room.
 var putScript = redis.NewScript(`
@@ -44,14 +44,14 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', list, '-inf', string.format('%.0f', now))
 local n, left, ends = redis.call('ZCARD', list), 0, string.format('%.0f', now + life)
-for i = 2, #KEYS do
+for i = 2, #ARGV / 2 do
   local key = ARGV[2 * i - 1]
   local new = not redis.call('ZSCORE', list, key)
   if new and n >= most then
     left = left + 1
   else
     if new then n = n + 1 end
-    redis.call('SET', KEYS[i], ARGV[2 * i], 'PX', ARGV[1])
+    if KEYS[i] then redis.call('SET', KEYS[i], ARGV[2 * i], 'PX', ARGV[1]) end
     redis.call('ZADD', list, ends, key)
   end
 end
@@ -90,6 +90,12 @@ func (r registry) Put(ctx context.Context, table string, rows []backends.Row, tt
 		for _, row := range some {
 			keys, args = append(keys, r.rowKey(table, row.Key)), append(args, row.Key, row.Value)
 		}
+		if r.apart.Load() { // the script lists the rows
+			if err := r.putEach(ctx, keys[1:], some, ttl); err != nil {
+				return left, mapped(err, true)
+			}
+			keys = keys[:1]
+		}
 		more, err := r.do(ctx, putScript, keys, args...).Int()
 		if err != nil {
 			return left, mapped(err, true)
@@ -97,6 +103,18 @@ func (r registry) Put(ctx context.Context, table string, rows []backends.Row, tt
 		left += more
 	}
 	return left, nil
+}
+
+// putEach stores each row by a command of its own.
+func (r registry) putEach(ctx context.Context, keys []string, rows []backends.Row, ttl time.Duration) error {
+	ctx, cancel := r.bounded(ctx)
+	defer cancel()
+	pipe := r.client.Pipeline()
+	for i, row := range rows {
+		pipe.Set(ctx, keys[i], row.Value, ttl)
+	}
+	_, err := pipe.Exec(ctx)
+	return err
 }
 
 // List implements [backends.Registry].

@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"syscall"
+
+	"github.com/headgate-rls/headgate/internal/kit/sockio"
 )
 
 // go-redis makes room for what a reply announces: thirteen bytes can ask it for 16 GiB, and
@@ -24,9 +26,10 @@ var (
 	errReplyMalformed = errors.New("redis: a reply has a length that is no number")
 )
 
-// boundReplies returns a connection in conn's place whose replies are bounded.
-func boundReplies(conn net.Conn) net.Conn {
-	bounded := &boundedConn{Conn: conn}
+// begun returns a connection in a new one's place whose reads and writes are cheaper, and whose replies are bounded.
+func begun(conn net.Conn, of *beginning) net.Conn {
+	conn = sockio.PooledConn(conn)
+	bounded := &boundedConn{Conn: conn, beginning: of}
 	if s, ok := conn.(syscall.Conn); ok { // by which go-redis looks whether it is alive
 		return struct {
 			*boundedConn
@@ -39,8 +42,9 @@ func boundReplies(conn net.Conn) net.Conn {
 // A boundedConn fails when a reply exceeds the bounds.
 type boundedConn struct {
 	net.Conn
-	replies replyScanner
-	refusal string // the last reply if it was an error, or ""
+	replies   replyScanner
+	refusal   string     // the last reply if it was an error, or ""
+	beginning *beginning // nil once there was a reply
 }
 
 // maxRefusal is how many bytes of a refusal are kept.
@@ -51,7 +55,13 @@ func (c *boundedConn) Read(b []byte) (int, error) {
 	if c.replies.err != nil {
 		return 0, c.replies.err
 	}
+	if c.beginning != nil && c.beginning.answer != "" {
+		return c.beginning.read(b), nil
+	}
 	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.beginning = nil
+	}
 	if n > 0 && b[0] == '-' && c.replies.between() {
 		line, _, _ := bytes.Cut(b[1:min(n, maxRefusal)], []byte("\r"))
 		c.refusal = string(line)
@@ -67,13 +77,19 @@ func (c *boundedConn) Read(b []byte) (int, error) {
 
 // Write implements [net.Conn].
 func (c *boundedConn) Write(b []byte) (int, error) {
+	if c.beginning != nil && c.beginning.write(b) {
+		return len(b), nil
+	}
 	n, err := c.Conn.Write(b)
 	return n, c.why(err)
 }
 
-// why adds the last error reply to err: Redis closes a connection after it has refused a client, above maxclients for
+// why says more of err. It adds the last error reply: Redis closes a connection after it has refused a client, above maxclients for
 // example. The driver ignores the reply to HELLO, and reports only that the next write has failed.
 func (c *boundedConn) why(err error) error {
+	if err != nil && c.beginning != nil {
+		return c.beginning.ended(err)
+	}
 	if err == nil || c.refusal == "" || errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}

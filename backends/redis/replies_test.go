@@ -98,7 +98,7 @@ func TestNoReplyIsTooMuch(t *testing.T) {
 				}()
 			}
 		}()
-		client := redis.NewClient(&redis.Options{Addr: l.Addr().String(), Dialer: new(Config).dial, Protocol: 2,
+		client := redis.NewClient(&redis.Options{Addr: l.Addr().String(), Dialer: new(servers).dial, Protocol: 2,
 			MaxRetries: -1, ReadTimeout: 20 * time.Second, DisableIdentity: true})
 		defer client.Close()
 		if err := client.Do(context.Background(), "x").Err(); !errors.Is(err, errReplyTooLarge) {

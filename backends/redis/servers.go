@@ -26,6 +26,11 @@ type servers struct {
 	cluster *redis.ClusterClient // nil unless client is one
 	nodes   nodes
 
+	greeting greeting
+	dials    atomic.Int64 // connections made, or tried
+	probed   atomic.Pointer[probed]
+	probing  chan struct{} // has one while somebody probes
+
 	looked     atomic.Bool // whether they were asked how they are
 	vitals     vitals
 	compared   atomic.Bool // whether clocks were
@@ -45,7 +50,7 @@ type servers struct {
 // newServers checks c and makes the driver's client, which connects when it is
 // first used.
 func newServers(c Config, log *slog.Logger) (*servers, error) {
-	s := &servers{cfg: c, log: cmp.Or(log, slog.New(slog.DiscardHandler))}
+	s := &servers{cfg: c, log: cmp.Or(log, slog.New(slog.DiscardHandler)), probing: make(chan struct{}, 1)}
 	if err := c.check(); err != nil {
 		return nil, err
 	}
@@ -104,7 +109,7 @@ func (s *servers) connect() error {
 		return err
 	}
 	o := &redis.UniversalOptions{
-		Addrs: c.Addrs, MasterName: c.Master, DB: c.DB, Dialer: c.dial,
+		Addrs: c.Addrs, MasterName: c.Master, DB: c.DB, Dialer: s.dial,
 		CredentialsProviderContext: func(context.Context) (user, password string, err error) {
 			password, err = c.password()
 			return c.Username, password, err
@@ -212,12 +217,17 @@ func (s *servers) run(ctx context.Context, calls []*call) {
 		if passed { // each call at most once
 			try--
 		}
-		if try == tries || wait && background.Sleep(ctx, time.Duration(2*try*try)*time.Millisecond) != nil {
+		if try == tries || wait && s.pause(ctx, try) != nil {
 			return
 		}
 		s.retries.Add(int64(len(again)))
 		calls = again
 	}
+}
+
+// pause waits before a call is sent again that was tried so many times.
+func (s *servers) pause(ctx context.Context, tried int) error {
+	return background.Sleep(ctx, time.Duration(2*tried*tried)*time.Millisecond)
 }
 
 // send sends each call once: alone, or all in one pipeline per server.

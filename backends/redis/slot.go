@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"hash/maphash"
 	"strings"
 
 	"github.com/headgate-rls/headgate/limit"
@@ -28,8 +29,14 @@ func slotOfTag(tag string) int {
 	return int(crc) % slots
 }
 
-// slotOf returns the slot of op's key at an instant.
+// apartSeed is of hashes that stand for slots.
+var apartSeed = maphash.MakeSeed()
+
+// slotOf returns the slot of op's key at an instant. Where keys are apart, each has a slot of its own.
 func (k *keys) slotOf(op *limit.Op, at limit.Instant) int {
+	if k.apart.Load() {
+		return int(maphash.String(apartSeed, k.keyOf(op, at)) >> 1)
+	}
 	if k.isShared(&op.Key, op.Limit) {
 		return slotOf(k.keyOf(op, at))
 	}

@@ -51,8 +51,12 @@ func (b *Backend) Sweep(limit.Instant) {
 	}
 }
 
-// look asks the servers in the background how they are, and logs what is new.
+// look asks the servers in the background how they are, and logs what is new. A proxy that does not know HELLO would
+// close the connection.
 func (s *servers) look() {
+	if s.greeting.plain.Load() {
+		return
+	}
 	if !s.vitals.looking.CompareAndSwap(false, true) {
 		return
 	}
