@@ -81,6 +81,7 @@ var replyCodes = []replyCode{
 	{"MISCONF", backends.ErrDeclined, none, "Redis cannot write to its disk, and takes no writes"},
 	{"NOREPLICAS", backends.ErrDeclined, none, "Redis lacks replicas (min-replicas-to-write), and takes no writes"},
 	{"NOAUTH", backends.ErrMisconfigured, none, serverAsks},
+	{"ERR Protocol error: unauthenticated", backends.ErrMisconfigured, none, serverAsks}, // to more than ten words
 	{"WRONGPASS", backends.ErrMisconfigured, none, serverRejects},
 	{"CROSSSLOT", errStanding, none, "a Cluster is behind this address: use redis+cluster:// and the addresses of its " +
 		"nodes; layout=envoy also works behind a proxy such as Envoy's redis_proxy"},

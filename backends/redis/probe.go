@@ -81,7 +81,8 @@ const (
 	lacksStruct = "it has no struct in Lua, which the scripts need: it is no Redis, but an imitation. Use Redis 6.0 or " +
 		"later, or Valkey"
 	keysApart = "keys that one script has written are on several servers: a proxy that spreads keys, such as Envoy's " +
-		"redis_proxy or twemproxy, is behind this address. Use layout=envoy, or the address of one Redis"
+		"redis_proxy or twemproxy, is behind this address; use layout=envoy (or REDIS_LAYOUT=envoy), or the address of " +
+		"one Redis"
 	clusterNode = "it is a node of a Cluster: use redis+cluster://"
 )
 
@@ -124,7 +125,7 @@ func (b *Backend) examine(ctx context.Context) error {
 // believe keeps what was found.
 func (b *Backend) believe(found *probed, apart bool) {
 	b.apart.Store(apart)
-	if apart && found.dials >= 0 && b.probed.Load() == nil {
+	if apart && found.err == nil && found.dials >= 0 && b.probed.Load() == nil {
 		b.log.Info("a proxy spreads keys over several Redis: each key is decided by itself", "redis", b.cfg)
 	}
 	if w, ok := b.counts.(*windows); ok && b.greeting.plain.Load() {
@@ -201,8 +202,8 @@ var lackingBy = []struct {
 	code string
 	ability
 }{
-	{"NOAUTH", letsIn}, {"WRONGPASS", letsIn}, {"ERR AUTH", letsIn}, {"ERR invalid password", letsIn},
-	{"ERR Client sent AUTH", letsIn},
+	{"NOAUTH", letsIn}, {"ERR Protocol error: unauthenticated", letsIn}, {"WRONGPASS", letsIn},
+	{"ERR AUTH", letsIn}, {"ERR invalid password", letsIn}, {"ERR Client sent AUTH", letsIn},
 	{"READONLY", takesWrites}, {"OOM", takesWrites}, {"MISCONF", takesWrites}, {"NOREPLICAS", takesWrites},
 	{"CROSSSLOT", isOne}, {"MOVED", isOne},
 }

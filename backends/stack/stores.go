@@ -1,6 +1,12 @@
 package stack
 
-import "github.com/headgate-rls/headgate/backends"
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+)
 
 // Caps returns what the store at rawURL promises, without connecting. It fails
 // where New would fail because of the URL.
@@ -34,4 +40,21 @@ func samples() (all []backends.Caps, err error) {
 func HasSchema(rawURL string) bool {
 	k, err := backends.KindOf(rawURL)
 	return err == nil && k.Schema != nil
+}
+
+// Probe asks the store at rawURL whether it can keep limits. The error says that the store cannot be opened.
+func Probe(ctx context.Context, rawURL string) ([]backends.Ability, error) {
+	k, err := backends.KindOf(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	store, err := k.Open(ctx, rawURL, backends.Options{Existing: true, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = store.Close() }() // nothing is kept that could be lost
+	if p, ok := store.(backends.Prober); ok {
+		return p.Probe(ctx), nil
+	}
+	return []backends.Ability{{Name: "ping", Err: store.Ping(ctx)}}, nil
 }

@@ -11,5 +11,8 @@ import "github.com/spf13/cobra"
 // stores ends the error of a URL whose store this build does not have.
 const stores = "; this build (rlsonly) has memory:// and redis:// only"
 
+// probes: check can ask a backend what it is able to do.
+const probes = false
+
 // commands are those of this build.
 func commands() []*cobra.Command { return serviceCommands() }

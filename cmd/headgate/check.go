@@ -25,6 +25,7 @@ import (
 type checkup struct {
 	backend, envoy           string
 	merge, reference, strict bool
+	probe                    bool
 	command                  *enum // that runs with the rules
 	format                   *format
 }
@@ -44,29 +45,44 @@ decides differently is printed, too. Then the exit code is 3, unless it is 1.
 --for ratelimit leaves out what "headgate ratelimit" decides as that service.
 
 With --envoy, entries that rules by method and path need and Envoy does not send
-are errors.`,
+are errors.
+
+With --probe, which needs no PATH, the backend is asked for each ability that it
+needs, such as scripts and writes. The first one that is missing is an error. The
+exit code is 2 if the backend does not answer.`,
 		Example: `  headgate check rules/
   headgate check --reference --for ratelimit /data/ratelimit/config
   headgate check rules/shop.yaml --backend redis://localhost:6379 --format json
-  headgate check rules/shop.yaml --envoy envoy.yaml`,
-		Args: atLeast(1),
+  headgate check rules/shop.yaml --envoy envoy.yaml
+  headgate check --probe --backend redis://localhost:6379`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if c.probe {
+				return nil
+			}
+			return atLeast(1)(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("for") && !c.reference {
 				return inputError{errors.New("--for needs --reference")}
 			}
-			return c.check(cmd.OutOrStdout(), args)
+			abilities, err := c.abilities(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return c.check(cmd.OutOrStdout(), args, abilities)
 		},
 	}
 	cmd.Flags().BoolVar(&c.strict, "strict", false, "exit with 1 if there are warnings")
 	c.format = defineFormat(cmd)
 	cmd.Flags().StringVar(&c.backend, "backend", "memory://",
-		"`URL` of the backend that the rules are for; check does not connect to it")
+		"`URL` of the backend that the rules are for; check connects to it with --probe only")
 	completeBackend(cmd)
 	cmd.Flags().StringVar(&c.envoy, "envoy", "",
 		"`file` with Envoy's configuration, or a part of it: say what it does not send")
 	cmd.Flags().BoolVar(&c.reference, "reference", false,
 		"print what envoyproxy/ratelimit decides differently; files of every name are read")
 	c.command = defineEnum(cmd, "for", "the command that runs with the rules, with --reference", "serve", "ratelimit")
+	cmd.Flags().BoolVar(&c.probe, "probe", false, "connect to the backend, and print what it is able to do")
 	cmd.Flags().BoolVar(&c.merge, "merge-domains", false, "allow several files for one domain")
 	return cmd
 }
@@ -77,6 +93,7 @@ type checked struct {
 	Domains  int                   `json:"domains"`
 	Rules    int                   `json:"rules"`
 	Problems []descriptors.Problem `json:"problems"`
+	Backend  abilities             `json:"backend,omitempty"`
 }
 
 // read reads the rules, and finds what is wrong with them and what the reference decides differently.
@@ -100,10 +117,14 @@ func (c *checkup) read(sources []rulefile.Source, caps *backends.Caps) (set *des
 	return set, problems, differences, nil
 }
 
-func (c *checkup) check(out io.Writer, paths []string) error {
+func (c *checkup) check(out io.Writer, paths []string, able abilities) error {
 	caps, err := stack.Caps(c.backend)
 	if err != nil {
 		return inputError{fmt.Errorf("--backend: %w", err)}
+	}
+	if len(paths) == 0 {
+		out = c.format.writer(out, checked{Problems: []descriptors.Problem{}, Backend: able})
+		return able.print(out, c.strict)
 	}
 	sources, err := files.ReadPaths(paths, files.Names{All: c.reference})
 	if err != nil {
@@ -116,7 +137,7 @@ func (c *checkup) check(out io.Writer, paths []string) error {
 	wrong := func(p descriptors.Problem) bool { return !p.Warning || c.strict }
 	good := set != nil && !slices.ContainsFunc(problems, wrong)
 	all := append(append([]descriptors.Problem{}, problems...), differences...) // an array in JSON, also an empty one
-	seen := checked{Files: len(sources), Problems: all}
+	seen := checked{Files: len(sources), Problems: all, Backend: able}
 	if set != nil {
 		seen.Domains, seen.Rules = len(set.Domains()), len(set.Rules())
 	}
@@ -124,8 +145,12 @@ func (c *checkup) check(out io.Writer, paths []string) error {
 	for _, p := range all {
 		fmt.Fprintln(out, p.String())
 	}
+	unable := able.print(out, c.strict)
 	if !good {
 		return exitCode(exitProblems)
+	}
+	if unable != nil {
+		return unable
 	}
 	fmt.Fprintf(out, "ok: %s in %s\n", spell.Count(len(set.Rules()), "rule"), spell.Count(len(set.Domains()), "domain"))
 	if len(differences) > 0 {
