@@ -53,6 +53,9 @@ const (
 	serverRejects = "of the server, not of a Sentinel: the user and the password before the @, or in password_file"
 )
 
+const slotsApart = "a Cluster is behind this address: use redis+cluster:// and the addresses of its nodes; layout=envoy " +
+	"also works behind a proxy such as Envoy's redis_proxy"
+
 // ofSentinels is the advice in the place of another one, if the reply is that of the Sentinels.
 var ofSentinels = map[string]string{
 	serverAsks: "a Sentinel asks for a password of its own, and the URL names none: set sentinel_password, or " +
@@ -83,8 +86,8 @@ var replyCodes = []replyCode{
 	{"NOAUTH", backends.ErrMisconfigured, none, serverAsks},
 	{"ERR Protocol error: unauthenticated", backends.ErrMisconfigured, none, serverAsks}, // to more than ten words
 	{"WRONGPASS", backends.ErrMisconfigured, none, serverRejects},
-	{"CROSSSLOT", errStanding, none, "a Cluster is behind this address: use redis+cluster:// and the addresses of its " +
-		"nodes; layout=envoy also works behind a proxy such as Envoy's redis_proxy"},
+	{"CROSSSLOT", errStanding, none, slotsApart},
+	{"ERR eval/evalsha command keys must be in same slot", errStanding, none, slotsApart}, // of proxies of clouds
 	{"ERR max number of clients", backends.ErrUnavailable, tryLater, ""},
 	{"ERR unknown command", backends.ErrMisconfigured, none,
 		"is it a Redis of 6.0 or later, and of the kind that the URL names: one server, a Sentinel or a Cluster?"},

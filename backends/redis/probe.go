@@ -34,7 +34,7 @@ const probeKeys = 64
 const probeScript = `
 local has = pcall(function() return struct.pack('<d', 1) end) and 1 or 0
 for i = 1, #KEYS do
-  local done = redis.pcall('SET', KEYS[i], '1', 'PX', '60000')
+  local done = redis.pcall('SET', KEYS[i], '1', 'PX', '10000')
   if type(done) == 'table' and done.err then return {has, done.err} end
 end
 return {has, ''}`
@@ -140,23 +140,27 @@ func (b *Backend) probe(ctx context.Context) (apart bool, err error) {
 	if b.cfg.Mode == Standalone {
 		keys = make([]string, probeKeys)
 	}
-	name := strconv.FormatUint(rand.Uint64(), 36)
-	for i := range keys {
-		keys[i] = b.ownKey(limit.Key{Group: "probe/" + strconv.Itoa(i), Limit: name})
+	for again := range 2 { // a key might have been evicted
+		name := strconv.FormatUint(rand.Uint64(), 36)
+		for i := range keys {
+			keys[i] = b.ownKey(limit.Key{Group: "probe/" + strconv.Itoa(i), Limit: name})
+		}
+		err = b.writeAll(ctx, keys)
+		if b.windows && missing(err) == isOne {
+			return true, b.writeEach(ctx, keys)
+		}
+		if err != nil || len(keys) == 1 {
+			return false, err
+		}
+		apart, err = b.areApart(ctx, keys)
+		if err != nil || !apart {
+			return false, err
+		}
+		if again > 0 && !b.windows {
+			err = misfit(isOne, keysApart)
+		}
 	}
-	err = b.writeAll(ctx, keys)
-	if b.windows && missing(err) == isOne {
-		return true, b.writeEach(ctx, keys)
-	}
-	if err != nil || len(keys) == 1 {
-		return false, err
-	}
-	found, err := b.found(ctx, keys)
-	apart = 0 < found && found < len(keys)
-	if apart && !b.windows {
-		err = misfit(isOne, keysApart)
-	}
-	return apart, err
+	return true, err
 }
 
 // writeAll writes keys by one script.
@@ -205,7 +209,7 @@ var lackingBy = []struct {
 	{"NOAUTH", letsIn}, {"ERR Protocol error: unauthenticated", letsIn}, {"WRONGPASS", letsIn},
 	{"ERR AUTH", letsIn}, {"ERR invalid password", letsIn}, {"ERR Client sent AUTH", letsIn},
 	{"READONLY", takesWrites}, {"OOM", takesWrites}, {"MISCONF", takesWrites}, {"NOREPLICAS", takesWrites},
-	{"CROSSSLOT", isOne}, {"MOVED", isOne},
+	{"CROSSSLOT", isOne}, {"ERR eval/evalsha command keys must be in same slot", isOne}, {"MOVED", isOne},
 }
 
 // lacking returns the error of a script that was not run. Nothing was counted, whatever has happened.
@@ -253,22 +257,29 @@ func (b *Backend) writeEach(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// found deletes keys, each in a command of its own, and returns how many there were.
-func (b *Backend) found(ctx context.Context, keys []string) (n int, err error) {
+// areApart deletes keys, each in a command of its own, and reports whether some of them are missing.
+func (b *Backend) areApart(ctx context.Context, keys []string) (bool, error) {
 	pipe := b.client.Pipeline()
 	for _, key := range keys {
 		pipe.Del(ctx, key)
 	}
-	cmds, _ := pipe.Exec(ctx)
+	cmds, _ := pipe.Exec(ctx) // each command has its error
+	found := 0
 	for _, cmd := range cmds {
-		deleted, err := cmd.(*redis.IntCmd).Result()
+		n, err := cmd.(*redis.IntCmd).Result()
 		if err != nil {
-			return 0, lacking(err)
+			return false, lacking(err)
 		}
-		n += int(deleted)
+		found += int(n)
 	}
-	return n, nil
+	if found == 0 {
+		return false, lacking(errKeysGone)
+	}
+	return found < len(keys), nil
 }
+
+// errKeysGone: the first key is on the server that has run the script, unless that was long ago, or it is another one.
+var errKeysGone = errors.New("the keys that a script has just written are gone")
 
 // Probe implements [backends.Prober].
 func (b *Backend) Probe(ctx context.Context) (all []backends.Ability) {

@@ -269,6 +269,39 @@ func TestWhatCannotBeMappedIsAnError(t *testing.T) {
 	}
 }
 
+// TestDefaultSockets: the reference asks a twemproxy at a socket unless it is told otherwise. Where there is one, it is
+// what is meant.
+func TestDefaultSockets(t *testing.T) {
+	const first, second = "/var/run/nutcracker/ratelimit.sock", "/var/run/nutcracker/ratelimitpersecond.sock"
+	there := map[string]bool{}
+	was := isSocket
+	isSocket = func(path string) bool { return there[path] }
+	t.Cleanup(func() { isSocket = was })
+	root := with(t)[:1]
+	for _, c := range []struct {
+		env, sockets, backend, perSecond string
+	}{
+		{"", first, "redis+unix://" + first, ""},
+		{"REDIS_AUTH=p", first, "redis+unix://:p@" + first, ""},
+		{"REDIS_PERSECOND=true", first + " " + second, "redis+unix://" + first, "redis+unix://" + second},
+		{"REDIS_PERSECOND=true", first, "", ""},
+		{"REDIS_SOCKET_TYPE=tcp", first, "", ""},
+		{"", second, "", ""},
+	} {
+		clear(there)
+		for _, socket := range strings.Fields(c.sockets) {
+			there[socket] = true
+		}
+		res, err := Translate(append(root, strings.Fields(c.env)...), nothingGiven)
+		if (err == nil) != (c.backend != "") || err != nil && !strings.Contains(err.Error(), "must be set, because") {
+			t.Errorf("%s, with %q: %v", c.env, c.sockets, err)
+		}
+		if err == nil && (flags(res)["backend"] != c.backend || flags(res)["backend-per-second"] != c.perSecond) {
+			t.Errorf("%s, with %q: %v", c.env, c.sockets, flags(res))
+		}
+	}
+}
+
 func TestWhatHasNoEffectIsToldOf(t *testing.T) {
 	for _, c := range []struct{ env, warning, note, ignored string }{
 		{"USE_STATSD=true EXTRA_TAGS=a:b", "", "", ""},

@@ -2,7 +2,9 @@ package compat
 
 import (
 	"cmp"
+	"io/fs"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -38,12 +40,27 @@ func backend(t *translation) []string {
 		t.failf("REDIS_AWS_IAM_AUTH",
 			"is not supported: have a sidecar write the password into a file, and name it in REDIS_AUTH_FILE")
 	}
-	if !t.set("REDIS_URL") {
-		t.failf("REDIS_URL", "must be set: the reference's default, a socket at %s, is hardly meant; "+
-			"BACKEND_TYPE=memory needs no Redis", t.text("REDIS_URL"))
+	if !named(t, "REDIS_", "BACKEND_TYPE is not memory") {
 		return nil
 	}
 	return makeURL(t, "REDIS_")
+}
+
+// isSocket reports whether there is a Unix socket. Tests replace it.
+var isSocket = func(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().Type() == fs.ModeSocket
+}
+
+// named reports whether a variable names the store, or the socket is there that is the reference's default, which
+// twemproxy serves there.
+func named(t *translation, of, because string) bool {
+	socket := t.text(of + "URL")
+	if t.set(of+"URL") || t.text(of+"SOCKET_TYPE") == "unix" && isSocket(socket) {
+		return true
+	}
+	t.failf(of+"URL", "must be set, because %s and there is no Unix socket at %s, the reference's default", because, socket)
+	return false
 }
 
 // perSecondOn is the variable that asks for a second Redis.
@@ -54,8 +71,7 @@ func perSecondBackend(t *translation) []string {
 	if !t.on(perSecondOn) || !strings.EqualFold(t.text("BACKEND_TYPE"), "redis") {
 		return nil
 	}
-	if !t.set("REDIS_PERSECOND_URL") {
-		t.failf("REDIS_PERSECOND_URL", "must be set, because REDIS_PERSECOND is true")
+	if !named(t, "REDIS_PERSECOND_", "REDIS_PERSECOND is true") {
 		return nil
 	}
 	return makeURL(t, "REDIS_PERSECOND_")

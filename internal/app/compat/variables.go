@@ -106,7 +106,7 @@ var Variables = []Known{
 	{"REDIS_SOCKET_TYPE", "unix", text, Mapped, "`unix` or `tcp`; a Cluster and Sentinels are reached by TCP without it"},
 	{"REDIS_TYPE", "SINGLE", text, Mapped, "`SINGLE`, `SENTINEL` or `CLUSTER`, in any case; others are an error"},
 	{"REDIS_URL", "/var/run/nutcracker/ratelimit.sock", text, Mapped,
-		"must be set; `host:port` or `redis://user:password@host:port/db`, a list for a Cluster, " +
+		"must be set unless that socket is there; `host:port` or `redis://user:password@host:port/db`, a list for a Cluster, " +
 			"the master's name and a list for Sentinels"},
 	{"REDIS_AUTH", "", text, Mapped, "`password` or `user:password`; beats what `REDIS_URL` has"},
 	{"REDIS_AUTH_FILE", "", text, Mapped, "read again for each connection"},
@@ -140,7 +140,7 @@ var Variables = []Known{
 	{"REDIS_PERSECOND_SOCKET_TYPE", "unix", text, Mapped, perSecond},
 	{"REDIS_PERSECOND_TYPE", "SINGLE", text, Mapped, ""},
 	{"REDIS_PERSECOND_URL", "/var/run/nutcracker/ratelimitpersecond.sock", text, Mapped,
-		"must be set, if `REDIS_PERSECOND` is true"},
+		"must be set, if `REDIS_PERSECOND` is true and that socket is not there"},
 	{"REDIS_PERSECOND_POOL_SIZE", "10", number, Mapped, ""},
 	{"REDIS_PERSECOND_AUTH", "", text, Mapped, ""},
 	{"REDIS_PERSECOND_AUTH_FILE", "", text, Mapped, ""},
