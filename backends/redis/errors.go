@@ -53,8 +53,8 @@ const (
 	serverRejects = "of the server, not of a Sentinel: the user and the password before the @, or in password_file"
 )
 
-const slotsApart = "a Cluster is behind this address: use redis+cluster:// and the addresses of its nodes; layout=envoy " +
-	"also works behind a proxy such as Envoy's redis_proxy"
+const slotsApart = "a Cluster is behind this address: use redis+cluster:// and the addresses of its nodes; " +
+	"layout=envoy also works behind a proxy such as Envoy's redis_proxy"
 
 // ofSentinels is the advice in the place of another one, if the reply is that of the Sentinels.
 var ofSentinels = map[string]string{
@@ -113,6 +113,8 @@ func mapError(err error, sent bool) (remedy, error) {
 	switch {
 	case isAway(err):
 		return none, fmt.Errorf("redis: %w", err) // says all that is known by itself
+	case errors.Is(err, errPlain):
+		applied, kind = false, backends.ErrMisconfigured
 	case errors.As(err, &dial):
 		applied, rem = false, tryLater
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

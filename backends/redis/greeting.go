@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// A connection begins with HELLO, which the driver sends. Some proxies, such as twemproxy, do not know it, and close the
-// connection without an answer. So does what stands before a Redis that is away, and a port that demands TLS. Which it
-// is, the next connection finds out: see greeting.examine. For such a proxy HELLO is answered here instead, as by a
+// A connection begins with HELLO, which the driver sends. Some proxies, such as twemproxy, do not know it, and close
+// the connection without an answer. So does what stands before a Redis that is away, and a port that demands TLS. The
+// next connection finds out which it is: see greeting.examine. For such a proxy HELLO is answered here instead, as by a
 // server that does not know it. The driver then logs in by AUTH.
 
 // A greeting is what is known of how the one address of servers takes HELLO.
@@ -96,13 +96,12 @@ func (n *beginning) ended(err error) error {
 	return err
 }
 
-// examine finds out on a new connection why one before was not answered: a server that answers PING, but not HELLO, does
-// not know HELLO. It returns an error if conn cannot be used any more.
+// examine finds out on a new connection why one before was not answered: a server that answers PING, but not HELLO,
+// does not know HELLO. It uses up the connection, and returns errExamined if it knows.
 func (g *greeting) examine(ctx context.Context, conn net.Conn, patience time.Duration) error {
-	deadline := time.Now().Add(patience)
-	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
-		deadline = d
-	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	deadline, _ := ctx.Deadline() // it has one
 	if err := conn.SetDeadline(deadline); err != nil {
 		return err
 	}
@@ -119,6 +118,10 @@ func (g *greeting) examine(ctx context.Context, conn net.Conn, patience time.Dur
 }
 
 var errExamined = errors.New("redis: a new connection is needed")
+
+// errPlain: such a proxy closes the connection on SELECT, and on AUTH with two words.
+var errPlain = errors.New("the URL names a user or a database, and a proxy without HELLO, such as twemproxy, has " +
+	"neither: leave the user out, and the number after the slash")
 
 // answered sends a command and reads the beginning of its answer.
 func answered(conn net.Conn, command string) error {
@@ -148,6 +151,10 @@ func (s *servers) dial(ctx context.Context, network, address string) (net.Conn, 
 		default:
 			err = fmt.Errorf("the connection before ended without an answer, and this one is not answered: %w", err)
 		}
+	}
+	if err == nil && of != nil && of.plain.Load() && (s.cfg.DB != 0 || s.cfg.Username != "") {
+		_ = conn.Close()
+		err = errPlain
 	}
 	if err != nil {
 		return nil, &dialError{err}

@@ -14,11 +14,11 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// Before the first request is decided, the servers are asked whether they can keep limits: whether they run scripts that
-// have what headgate's need, and whether one address is one server for all keys. A proxy that spreads keys over servers
-// sends a script to the server of its first key, which then counts on other keys there. So a script writes some keys,
-// and each is then deleted alone: if some are not found, keys are apart. What has been found is believed until new
-// connections have been made: then the next Ping asks again.
+// Before the first request is decided, the servers are asked whether they can keep limits: whether they run scripts
+// that have what headgate's need, and whether one address is one server for all keys. A proxy that spreads keys over
+// servers sends a script to the server of its first key, which then counts on other keys there. So a script writes some
+// keys, and each is then deleted alone: if some are not found, keys are apart. What has been found is believed until
+// new connections have been made: then the next Ping asks again.
 
 // A probed is what was found.
 type probed struct {
@@ -94,9 +94,9 @@ func (b *Backend) ready(ctx context.Context) error {
 	return b.examine(ctx)
 }
 
-// examine probes the servers unless it is known what they are on the connections that there are. Only one call probes at
-// a time. If a reply refuses the probe, requests are sent all the same, to be refused or not: of a full Redis some are
-// decided.
+// examine probes the servers unless it is known what they are on the connections that there are. Only one call probes
+// at a time. If a reply refuses the probe, requests are sent all the same, to be refused or not: of a full Redis some
+// are decided.
 func (b *Backend) examine(ctx context.Context) error {
 	select {
 	case b.probing <- struct{}{}:
@@ -219,7 +219,9 @@ func lacking(err error) error {
 		why = fmt.Errorf("%w: %w", why, backends.ErrNotApplied)
 	}
 	var reply redis.Error
-	if errors.As(err, &reply) {
+	if errors.Is(err, errPlain) {
+		what = letsIn
+	} else if errors.As(err, &reply) {
 		what = runsScripts
 		for _, l := range lackingBy {
 			if strings.HasPrefix(reply.Error(), l.code) {
@@ -238,8 +240,8 @@ func missing(err error) ability {
 	return -1
 }
 
-// writeEach writes each key by a script of its own. A proxy in front of a Cluster answers all of these calls, and a node
-// of one those for its slots.
+// writeEach writes each key by a script of its own. A proxy in front of a Cluster answers all of these calls, and a
+// node of one those for its slots.
 func (b *Backend) writeEach(ctx context.Context, keys []string) error {
 	pipe := b.client.Pipeline()
 	cmds := make([]*redis.Cmd, len(keys))

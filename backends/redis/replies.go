@@ -84,8 +84,8 @@ func (c *boundedConn) Write(b []byte) (int, error) {
 	return n, c.why(err)
 }
 
-// why says more of err. It adds the last error reply: Redis closes a connection after it has refused a client, above maxclients for
-// example. The driver ignores the reply to HELLO, and reports only that the next write has failed.
+// why says more of err. It adds the last error reply: Redis closes a connection after it has refused a client, above
+// maxclients for example. The driver ignores the reply to HELLO, and reports only that the next write has failed.
 func (c *boundedConn) why(err error) error {
 	if err != nil && c.beginning != nil {
 		return c.beginning.ended(err)

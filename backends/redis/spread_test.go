@@ -99,7 +99,8 @@ func (s *shared) request(i, n int) limit.Request {
 	return req
 }
 
-// admitted sends requests of n descriptors from several callers, and returns how many were admitted and how many failed.
+// admitted sends requests of n descriptors from several callers, and returns how many were admitted and how many
+// failed.
 func (s *shared) admitted(t *testing.T, b *Backend, n int) (admitted, failed int) {
 	t.Helper()
 	const callers, requests = 4, 20
@@ -240,10 +241,15 @@ func TestTwemproxyWithoutHello(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
-	for login, want := range map[string]string{"": "the URL names none", ":wrong@": "invalid password"} {
-		err := open(t, "redis://"+login+p.Addr).Ping(t.Context())
-		if !errors.Is(err, backends.ErrMisconfigured) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", login, err)
+	for _, c := range []struct{ login, db, want string }{
+		{"", "", "the URL names none"},
+		{":wrong@", "", "invalid password"},
+		{"app:secret@", "", "leave the user out"},
+		{":secret@", "/1", "the number after the slash"},
+	} {
+		err := open(t, "redis://"+c.login+p.Addr+c.db).Ping(t.Context())
+		if !errors.Is(err, backends.ErrMisconfigured) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q, %q: %v", c.login, c.db, err)
 		}
 	}
 }

@@ -246,7 +246,8 @@ func TestWindowsThatAreChargedEach(t *testing.T) {
 			t.Errorf("%d: %+v", i, v)
 		}
 	}
-	if n := scriptCalls(t.Context(), s.Client()) - before; n != 6 { // EVALSHA and EVAL of both scripts, and what had no room
+	// EVALSHA and EVAL of both scripts, and what had no room
+	if n := scriptCalls(t.Context(), s.Client()) - before; n != 6 {
 		t.Errorf("the script was called %d times", n)
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-// TestCheckProbesTheBackend: one line for each ability, up to the first that is missing, and an exit code for pipelines.
+// TestCheckProbesTheBackend: one line for each ability, up to the first that is missing, and an exit code for a
+// pipeline.
 func TestCheckProbesTheBackend(t *testing.T) {
 	server, evicts := testenv.StartRedis(t, testenv.WithPassword("secret")), testenv.StartRedis(t, testenv.WithArgs(
 		"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"))

@@ -59,7 +59,7 @@ func named(t *translation, of, because string) bool {
 	if t.set(of+"URL") || t.text(of+"SOCKET_TYPE") == "unix" && isSocket(socket) {
 		return true
 	}
-	t.failf(of+"URL", "must be set, because %s and there is no Unix socket at %s, the reference's default", because, socket)
+	t.failf(of+"URL", "must be set, because %s and there is no socket at %s, the reference's default", because, socket)
 	return false
 }
 

@@ -106,8 +106,8 @@ var Variables = []Known{
 	{"REDIS_SOCKET_TYPE", "unix", text, Mapped, "`unix` or `tcp`; a Cluster and Sentinels are reached by TCP without it"},
 	{"REDIS_TYPE", "SINGLE", text, Mapped, "`SINGLE`, `SENTINEL` or `CLUSTER`, in any case; others are an error"},
 	{"REDIS_URL", "/var/run/nutcracker/ratelimit.sock", text, Mapped,
-		"must be set unless that socket is there; `host:port` or `redis://user:password@host:port/db`, a list for a Cluster, " +
-			"the master's name and a list for Sentinels"},
+		"must be set unless that socket is there; `host:port` or `redis://user:password@host:port/db`, a list for a " +
+			"Cluster, the master's name and a list for Sentinels"},
 	{"REDIS_AUTH", "", text, Mapped, "`password` or `user:password`; beats what `REDIS_URL` has"},
 	{"REDIS_AUTH_FILE", "", text, Mapped, "read again for each connection"},
 	{"REDIS_SENTINEL_AUTH", "", text, Mapped, ""},
