@@ -36,9 +36,11 @@ func replayCommand() *cobra.Command {
 		Long: `Decide the requests in files again, by new rules and by the rules before, and show which rules and
 which keys refuse more. Without --against, the lines say what was answered before.
 
-Files are captures of headgate (serve --capture, headgate capture), or access logs of Envoy in
-JSON with --domain, --descriptor and --time. They may be gzipped, or pipes; - is standard input. Times are
-virtual: the answers depend on the files only.
+Files are captures of headgate (serve --capture, headgate capture), or access logs with --domain and
+--descriptor: the default formats of Envoy and Istio in text, those of Envoy Gateway, Envoy AI Gateway
+and Istio in JSON, and other JSON with --time. A line of the output says what a file is read as. Fields of
+formats in text are named as in Istio's JSON: path, x_forwarded_for, downstream_remote_address. Files may
+be gzipped, or pipes; - is standard input. Times are virtual: the answers depend on the files only.
 
 It takes memory for the counters of each set of rules, some 240 bytes each: those of keys that were
 asked about and have not expired, at most --max-keys; for newly refused keys; 64 MiB for lines that
@@ -51,6 +53,8 @@ and 2 if a file cannot be read.`,
 		Example: `  headgate replay --rules next/ --against live/ capture.jsonl.gz
   headgate replay --rules next/ --against live/ --domain shop \
     --descriptor 'tenant={tenant},path={path|no-query}' --time start --duration ms access.log
+  headgate replay --rules next/ --domain shop \
+    --descriptor 'remote_address={downstream_remote_address|no-port}' istio-proxy.log
   headgate replay --rules next/ --allow newly-refused=0.1% --html report.html capture.jsonl`,
 		Args: atLeast(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -82,13 +86,15 @@ func (f *replayFlags) define(cmd *cobra.Command) {
 	fs.StringVar(&f.Log.Domain, "domain", "", "`domain` of the requests in an access log")
 	fs.StringArrayVar(&f.Log.Descriptors, "descriptor", nil,
 		"`descriptor` to make of a line of an access log: KEY={field},…; {field|no-query} cuts off what begins with ?, "+
-			"{field|lower} "+
-			"makes letters small; may be repeated")
-	fs.StringVar(&f.Log.Time, "time", "", "`field` of an access log with the time at which a request began")
-	fs.StringVar(&f.Log.Duration, "duration", "", "`field` of an access log with the duration in milliseconds")
+			"no-port the port of an address, first and last take an element of a list, network:24 makes 10.1.2.0/24 of an "+
+			"address (network:24/64 with IPv6), lower makes letters small; may be repeated")
+	fs.StringVar(&f.Log.Time, "time", "", "`field` of an access log with the time at which a request began (default: "+
+		"start_time, if the form is known)")
+	fs.StringVar(&f.Log.Duration, "duration", "", "`field` of an access log with the duration in milliseconds (default: "+
+		"duration, if the form is known)")
 	fs.StringVar(&f.Log.Cost, "cost", "", "`field` of an access log with the cost (default: each request costs 1)")
-	fs.StringVar(&f.reorder, "reorder", "", "by how much lines may be out of order, a `duration` (default 1m with "+
-		"--duration, else 0)")
+	fs.StringVar(&f.reorder, "reorder", "", "by how much lines may be out of order, a `duration` (default 1m of "+
+		"access logs with durations, else 0)")
 	fs.TimeVar(&f.From, "from", time.Time{}, rfc3339, "leave out what was before this `time`, as 2026-01-31T12:00:00Z")
 	fs.TimeVar(&f.To, "to", time.Time{}, rfc3339, "leave out what was at this `time` and after it")
 	fs.StringVar(&f.warm, "warm", "", "decide the first part of the time and do not report it, a `duration`; with "+
@@ -112,8 +118,8 @@ func (f *replayFlags) read() (err error) {
 	if len(f.rules) == 0 {
 		return errors.New("--rules is missing: the files of the new rules")
 	}
-	if f.Log.Duration != "" && !f.reorderGiven {
-		f.Reorder = time.Minute
+	if !f.reorderGiven {
+		f.Ended = time.Minute
 	}
 	for _, d := range []struct {
 		name, text string

@@ -25,6 +25,9 @@ type setup struct {
 	Routes   []route  // before the one for everything else
 	Cluster  string   // more of headgate's cluster, a flow mapping without its braces
 	Tracing  string   // where Envoy sends spans over gRPC; empty: nowhere
+	Manager  string   // more of the connection manager, a line each
+	Loggers  string   // more access logs, a list
+	Filters  string   // behind headgate, a list
 
 	app string // filled in
 }
@@ -37,7 +40,9 @@ type route struct{ Prefix, RateLimits string }
 const byHeaders = `[{actions: [{request_headers: {header_name: x-key, descriptor_key: key}}]}, {actions: ` +
 	`[{request_headers: {header_name: x-other, descriptor_key: other}}]}]`
 
-var bootstrap = template.Must(template.New("bootstrap").Funcs(template.FuncMap{"address": address}).Parse(`
+var inBootstrap = template.FuncMap{"address": address, "indent": indent}
+
+var bootstrap = template.Must(template.New("bootstrap").Funcs(inBootstrap).Parse(`
 admin: {address: {socket_address: {address: 127.0.0.1, port_value: 0}}}
 static_resources:
   listeners:
@@ -49,6 +54,9 @@ static_resources:
         typed_config:
           "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
           stat_prefix: ingress
+          {{- with .Manager}}
+{{indent . 10}}
+          {{- end}}
           {{- if .Tracing}}
           tracing: {provider: {name: envoy.tracers.opentelemetry, typed_config: {
             "@type": type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig,
@@ -63,6 +71,9 @@ static_resources:
                   inline_string: "access path=%REQ(:PATH)% code=%RESPONSE_CODE% \
                     rule=%DYNAMIC_METADATA(envoy.filters.http.ratelimit:rule)% \
                     degraded=%DYNAMIC_METADATA(envoy.filters.http.ratelimit:degraded)%\n"
+          {{- with .Loggers}}
+{{indent . 10}}
+          {{- end}}
           http_filters:
           - name: envoy.filters.http.ratelimit
             typed_config:
@@ -72,6 +83,9 @@ static_resources:
               failure_mode_deny: {{not .FailOpen}}
               enable_x_ratelimit_headers: DRAFT_VERSION_03
               rate_limit_service: {transport_api_version: V3, grpc_service: {envoy_grpc: {cluster_name: headgate}}}
+          {{- with .Filters}}
+{{indent . 10}}
+          {{- end}}
           - name: envoy.filters.http.router
             typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
           route_config:
@@ -126,7 +140,10 @@ func address(addr string) (string, error) {
 // startApplication runs what Envoy protects and returns its address.
 func startApplication(t *testing.T) string {
 	t.Helper()
-	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/busy" {
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
 		fmt.Fprint(w, "hello")
 	}))
 	t.Cleanup(app.Close)

@@ -2,9 +2,11 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,12 +17,12 @@ import (
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
-// A Mapping makes requests of the lines of an access log in JSON. Fields of objects in objects are written with dots.
+// A Mapping makes requests of the lines of an access log. Fields of objects in objects are written with dots.
 type Mapping struct {
 	Domain      string
 	Descriptors []string // as tenant={tenant},path={path|no-query}
-	Time        string   // the field with the time of the beginning
-	Duration    string   // the field with the duration in milliseconds; "": not known
+	Time        string   // the field with the time of the beginning; "": that of the form, if it is known
+	Duration    string   // the field with the duration in milliseconds; "": that of the form
 	Cost        string   // the field with the cost; "": one
 }
 
@@ -32,22 +34,41 @@ func (m *Mapping) Used() bool {
 // An accessLog reads access logs of Envoy.
 type accessLog struct {
 	Mapping
-	clock  clock
-	fields []string // that are mapped
-	asking int      // fields[:asking] are what requests are made of
-	seen   []bool   // in any line
-	names  []string // of the fields of the first line
-	values [][]byte // of the line; nil: it has none
+	form     *form
+	clock    clock
+	fields   []string // that are mapped, and then those that say what was answered
+	asking   int      // fields[:asking] are what requests are made of
+	required int      // fields[:required] must be in some line
+	seen     []bool   // in any line
+	names    []string // of the fields of the first line
+	values   [][]byte // of the line; nil: it has none
 
 	order []place // of the fields of the line before
 	nth   int     // of the field that is read next
 
+	cuts   [][]byte // of a line in text, by the fields of its format
+	places []int    // in fields, of these
+
 	patterns             []pattern
 	time, duration, cost int // in fields; -1: none
+	method, code, flags  int
+	upstream             int
 
-	requests map[string]*asked
+	requests map[string]made
 	size     int
 	key      []byte
+
+	own     []ownKeys // by patterns
+	spent   uint64    // by the lines that say what they cost
+	costs   uint64    // these lines
+	assumed int64     // refused lines, whose cost is the average
+	failed  int64     // lines that failed, and say no cost
+}
+
+// made is the request of a line.
+type made struct {
+	*asked
+	patterns []int // of its descriptors
 }
 
 // A place maps the name of a field to the index of its value; -1: the field is not used.
@@ -59,32 +80,14 @@ type place struct {
 // maxOrder bounds the fields whose places are kept, and maxName their names, in bytes.
 const maxOrder, maxName = 1000, 100
 
-// A pattern is a descriptor to be: an entry has parts.
-type pattern [][]part
-
-// A part is text, or the value of a field.
-type part struct {
-	text   string
-	field  int // -1: it is text
-	filter func([]byte) []byte
-}
-
-var filters = map[string]func([]byte) []byte{
-	"no-query": func(b []byte) []byte { b, _, _ = bytes.Cut(b, []byte("?")); return b },
-	"lower":    bytes.ToLower,
-}
-
-func newAccessLog(m Mapping) (*accessLog, error) {
-	switch {
-	case m.Domain == "":
-		return nil, errors.New("--domain is missing: the domain of the requests in an access log")
-	case len(m.Descriptors) == 0:
-		return nil, errors.New("--descriptor is missing: what descriptors to make, as in " +
-			"'tenant={tenant},path={path|no-query}'")
-	case m.Time == "":
-		return nil, errors.New("--time is missing: the field with the time at which a request began")
+func newAccessLog(m Mapping, f *form) (*accessLog, error) {
+	if f.known() {
+		m.Time = cmp.Or(m.Time, startTime)
 	}
-	a := &accessLog{Mapping: m, time: -1, duration: -1, cost: -1}
+	if err := m.check(f); err != nil {
+		return nil, err
+	}
+	a := &accessLog{Mapping: m, form: f, duration: -1, cost: -1, own: make([]ownKeys, len(m.Descriptors))}
 	for _, text := range m.Descriptors {
 		t, err := a.pattern(text)
 		if err != nil {
@@ -100,8 +103,49 @@ func newAccessLog(m Mapping) (*accessLog, error) {
 	if m.Duration != "" {
 		a.duration = a.field(m.Duration)
 	}
+	a.required = len(a.fields)
+	if a.duration < 0 && f.known() {
+		a.duration = a.field(durationField)
+	}
+	a.method, a.code = a.field(methodField), a.field(codeField)
+	a.flags, a.upstream = a.field(flagsField), a.field(upstreamField)
 	a.seen, a.values = make([]bool, len(a.fields)), make([][]byte, len(a.fields))
+	if f.text != nil {
+		a.placePieces()
+	}
 	return a, nil
+}
+
+// check returns an error if something is missing for files of a form.
+func (m *Mapping) check(f *form) error {
+	missing := ""
+	switch {
+	case m.Domain == "":
+		missing = "--domain is missing: the domain of the requests in an access log"
+	case len(m.Descriptors) == 0:
+		missing = "--descriptor is missing: what descriptors to make, as in 'tenant={tenant},path={path|no-query}'"
+	case m.Time == "":
+		missing = "--time is missing: the field with the time at which a request began"
+	default:
+		return nil
+	}
+	if f.known() {
+		missing = "the file is in " + f.name + ": " + missing
+	}
+	return errors.New(missing)
+}
+
+// placePieces notes where the fields of a format in text are among those that are used.
+func (a *accessLog) placePieces() {
+	a.names = a.form.text.names()
+	a.cuts = make([][]byte, len(a.names))
+	for _, name := range a.names {
+		at := slices.Index(a.fields, name)
+		a.places = append(a.places, at)
+		if at >= 0 {
+			a.seen[at] = true
+		}
+	}
 }
 
 // field returns the place of a field among those that are mapped.
@@ -113,50 +157,10 @@ func (a *accessLog) field(name string) int {
 	return len(a.fields) - 1
 }
 
-// pattern reads a descriptor such as tenant={tenant},path={path|no-query}. A comma in a value is written "\,".
-func (a *accessLog) pattern(text string) (t pattern, err error) {
-	const comma = "\x00"
-	for entry := range strings.SplitSeq(strings.ReplaceAll(text, `\,`, comma), ",") {
-		key, value, ok := strings.Cut(strings.ReplaceAll(entry, comma, ","), "=")
-		if !ok || key == "" {
-			return nil, fmt.Errorf("%q is not KEY=VALUE", entry)
-		}
-		parts := []part{{text: key, field: -1}}
-		for value != "" {
-			before, rest, found := strings.Cut(value, "{")
-			parts = append(parts, part{text: before, field: -1})
-			if !found {
-				break
-			}
-			name, after, closed := strings.Cut(rest, "}")
-			if !closed {
-				return nil, fmt.Errorf("%q has a { without a }", entry)
-			}
-			name, filter, filtered := strings.Cut(name, "|")
-			p := part{field: a.field(name), filter: filters[filter]}
-			if filtered && p.filter == nil {
-				return nil, fmt.Errorf("unknown filter %q; there are lower and no-query", filter)
-			}
-			parts, value = append(parts, p), after
-		}
-		t = append(t, parts)
-	}
-	return t, nil
-}
-
 func (a *accessLog) parse(text []byte, l *line) (err error) {
 	*l = line{}
-	s := scanner{text: text}
 	clear(a.values)
-	a.nth = 0
-	var first *[]string
-	if a.names == nil {
-		first, a.names = &a.names, []string{}
-	}
-	if err = a.read(&s, nil, 0, first); err == nil {
-		err = s.end()
-	}
-	if err != nil {
+	if err := a.readLine(text); err != nil {
 		return err
 	}
 	if a.values[a.time] == nil {
@@ -168,12 +172,51 @@ func (a *accessLog) parse(text []byte, l *line) (err error) {
 	if a.duration >= 0 && a.values[a.duration] != nil {
 		ms, err := strconv.ParseFloat(string(a.values[a.duration]), 64)
 		if err != nil || !(ms >= 0 && ms < 1e12) {
-			return fmt.Errorf("%s: %.40q is not a number of milliseconds", a.Duration, a.values[a.duration])
+			return fmt.Errorf("%s: %.40q is not a number of milliseconds", a.fields[a.duration], a.values[a.duration])
 		}
 		l.until = l.at + limit.Instant(ms*1000+0.5)
 	}
 	l.asked, err = a.request()
 	return err
+}
+
+var errNoForm = errors.New("the line is no object in JSON, and the file is not in a format of text that replay " +
+	"knows: Envoy's and Istio's default")
+
+// readLine reads the values of a line.
+func (a *accessLog) readLine(text []byte) error {
+	if a.form.text == nil {
+		s := scanner{text: text}
+		if c := s.next(); c != '{' && c != 0 {
+			return errNoForm
+		}
+		a.nth = 0
+		var first *[]string
+		if a.names == nil {
+			first, a.names = &a.names, []string{}
+		}
+		if err := a.read(&s, nil, 0, first); err != nil {
+			return err
+		}
+		return s.end()
+	}
+	if !a.form.text.cut(text, a.cuts) {
+		return fmt.Errorf("the line is not in %s", a.form.name)
+	}
+	for i, at := range a.places {
+		if at >= 0 {
+			a.note(at, a.cuts[i])
+		}
+	}
+	return nil
+}
+
+// note notes the value of a field. Envoy writes null, or - in texts, where it has none.
+func (a *accessLog) note(at int, value []byte) {
+	if len(value) == 0 || string(value) == "-" {
+		value = nil
+	}
+	a.seen[at], a.values[at] = true, value
 }
 
 // read reads the fields of an object, and notes the values of those that are mapped.
@@ -196,10 +239,7 @@ func (a *accessLog) read(s *scanner, path []byte, depth int, names *[]string) er
 			*names = append(*names, string(name))
 		}
 		if at := a.index(name); at >= 0 {
-			if len(value) == 0 || string(value) == "-" { // Envoy's null, or - in texts, where it has no value
-				value = nil
-			}
-			a.seen[at], a.values[at] = true, value
+			a.note(at, value)
 		}
 		return err
 	})
@@ -224,10 +264,49 @@ func (a *accessLog) index(name []byte) int {
 	return at
 }
 
-// request makes the request of a line: nil if every descriptor lacks a value. Envoy, too, leaves out a descriptor whose
-// value is missing.
+// What a line says was answered.
+const (
+	unknownAnswer = iota
+	admitted
+	refused
+)
+
+// answer returns what the line says was answered. The flag RL is that of a rate limit, whatever the status is. Without
+// flags, a 429 is a refusal if no server has answered it.
+func (a *accessLog) answer() byte {
+	code, flags := a.values[a.code], a.values[a.flags]
+	switch {
+	case hasFlag(flags, "RL"):
+		return refused
+	case code == nil:
+		return unknownAnswer
+	case string(code) != "429" || a.seen[a.flags] || a.values[a.upstream] != nil:
+		return admitted
+	case a.seen[a.upstream]:
+		return refused
+	}
+	return unknownAnswer
+}
+
+func hasFlag(flags []byte, flag string) bool {
+	for f := range bytes.SplitSeq(flags, []byte(",")) {
+		if string(f) == flag {
+			return true
+		}
+	}
+	return false
+}
+
+// request makes the request of a line. It is nil if every descriptor lacks a value: Envoy, too, leaves out a descriptor
+// whose value is missing. It is nil as well if the line has no method: Envoy asks nothing about connections, and about
+// requests that it cannot read.
 func (a *accessLog) request() (*asked, error) {
-	a.key = a.key[:0]
+	answer := a.answer()
+	cost, err := a.costOf(answer)
+	if err != nil {
+		return nil, err
+	}
+	a.key = binary.AppendUvarint(append(a.key[:0], answer), cost)
 	for i := range a.fields[:a.asking] {
 		size := uint64(0)
 		if a.values[i] != nil {
@@ -235,63 +314,107 @@ func (a *accessLog) request() (*asked, error) {
 		}
 		a.key = append(binary.AppendUvarint(a.key, size), a.values[i]...)
 	}
-	if r, ok := a.requests[string(a.key)]; ok {
-		return r, nil
+	if a.values[a.method] == nil && a.form.known() && a.seen[a.method] {
+		return &asked{}, nil
 	}
+	m, found := a.requests[string(a.key)]
+	if !found {
+		m = a.make(answer, cost)
+		if a.size += memoryOf(a.key); a.size > kept || a.requests == nil {
+			a.requests, a.size = map[string]made{}, 0
+		}
+		a.requests[string(a.key)] = m
+	}
+	for i, of := range m.patterns {
+		a.own[of].add(&m.request.Descriptors[i])
+	}
+	return m.asked, nil
+}
+
+func (a *accessLog) make(answer byte, cost uint64) (m made) {
 	q := newQuestion()
+	q.answered, q.refused = answer != unknownAnswer, answer == refused
 	r := q.request
 	r.Domain = a.Domain
-	var cost uint64
-	if a.cost >= 0 {
-		if a.values[a.cost] == nil {
-			return nil, fmt.Errorf("the line has no field %q", a.Cost)
-		}
-		var err error
-		if cost, err = strconv.ParseUint(string(a.values[a.cost]), 10, 63); err != nil {
-			return nil, fmt.Errorf("%s: %.40q is not a cost: an integer from 0", a.Cost, a.values[a.cost])
-		}
-	}
-	for _, t := range a.patterns {
+	for i, t := range a.patterns {
 		if d, ok := a.descriptor(t); ok {
 			d.HasHits, d.Hits = a.cost >= 0, cost
-			r.Descriptors = append(r.Descriptors, d)
+			r.Descriptors, m.patterns = append(r.Descriptors, d), append(m.patterns, i)
 		}
 	}
 	if len(r.Descriptors) == 0 {
 		q.request = nil
 	}
-	if a.size += memoryOf(a.key); a.size > kept || a.requests == nil {
-		a.requests, a.size = map[string]*asked{}, 0
+	m.asked = &q.asked
+	return m
+}
+
+// costOf returns what the request of the line costs. A refused request has not come to where costs are known: it counts
+// as the average of those before. One that has failed has cost nothing.
+func (a *accessLog) costOf(answer byte) (uint64, error) {
+	if a.cost < 0 {
+		return 0, nil
 	}
-	a.requests[string(a.key)] = &q.asked
-	return &q.asked, nil
+	text := a.values[a.cost]
+	if text == nil {
+		return a.costUnsaid(answer)
+	}
+	cost, err := strconv.ParseUint(string(text), 10, 63)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %.40q is not a cost: an integer from 0", a.Cost, text)
+	}
+	if a.spent < math.MaxInt64 {
+		a.spent, a.costs = a.spent+cost, a.costs+1
+	}
+	return cost, nil
+}
+
+// costUnsaid returns what the request of a line costs that does not say it.
+func (a *accessLog) costUnsaid(answer byte) (uint64, error) {
+	code := a.values[a.code]
+	switch {
+	case answer == refused:
+		a.assumed++
+		return a.spent / max(a.costs, 1), nil
+	case code != nil && code[0] != '2':
+		a.failed++
+		return 0, nil
+	}
+	return 0, fmt.Errorf("the line has no field %q", a.Cost)
 }
 
 func (a *accessLog) descriptor(t pattern) (d ratelimit.Descriptor, ok bool) {
 	for _, parts := range t {
-		var value []byte
-		for _, p := range parts[1:] {
-			switch {
-			case p.field < 0:
-				value = append(value, p.text...)
-				continue
-			case a.values[p.field] == nil:
-				return d, false
-			}
-			v := a.values[p.field]
-			if p.filter != nil {
-				v = p.filter(v)
-			}
-			value = append(value, v...)
+		text := value(parts, a.values)
+		if text == nil {
+			return d, false
 		}
-		d.Entries = append(d.Entries, descriptors.Entry{Key: parts[0].text, Value: string(value)})
+		d.Entries = append(d.Entries, descriptors.Entry{Key: parts[0].text, Value: string(text)})
 	}
 	return d, true
 }
 
+// notes say what is odd about the lines.
+func (a *accessLog) notes() (list []string) {
+	for i := range a.own {
+		if note := a.own[i].note(a.Descriptors[i], a.patterns[i]); note != "" {
+			list = append(list, note)
+		}
+	}
+	if a.assumed > 0 {
+		list = append(list, lines(a.assumed, "was refused and so has no ", "were refused and so have no ")+a.Cost+
+			": each counts as the average of those before")
+	}
+	if a.failed > 0 {
+		list = append(list, lines(a.failed, "has failed and so has no ", "have failed and so have no ")+a.Cost+
+			": each counts as 0")
+	}
+	return list
+}
+
 // missing returns an error if a field was in no line: its name may be wrong.
 func (a *accessLog) missing() error {
-	for i, seen := range a.seen {
+	for i, seen := range a.seen[:a.required] {
 		if !seen {
 			return fmt.Errorf("no line has the field %q%s; the first line has %s", a.fields[i],
 				spell.DidYouMean(a.fields[i], a.names), strings.Join(a.names, ", "))

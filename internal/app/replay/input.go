@@ -52,15 +52,15 @@ type input struct {
 func open(names []string, copies map[string]*os.File, conf *Options, sizes map[string]int64) (in *input, err error) {
 	in = &input{reorder: limit.Instant(conf.Reorder / time.Microsecond), maxBad: conf.MaxBad}
 	for _, name := range names {
-		f := &file{name: name, in: in, copy: copies[name]}
-		if f.parser, err = conf.parser(); err == nil {
-			err = f.open(sizes)
+		f := &file{name: name, in: in, copy: copies[name], reorder: in.reorder}
+		if err = f.open(sizes); err == nil {
+			in.files = append(in.files, f)
+			err = f.recognize(conf)
 		}
 		if err != nil {
 			in.close()
 			return nil, err
 		}
-		in.files = append(in.files, f)
 		in.total += sizes[name]
 	}
 	return in, nil
@@ -122,8 +122,10 @@ type file struct {
 	counted counter
 	lines   *bufio.Reader
 	parser  parser
-	number  int  // of the line
-	ended   bool // all lines are read
+	form    *form
+	reorder limit.Instant // by how much its lines may be out of order
+	number  int           // of the line
+	ended   bool          // all lines are read
 
 	head   line // the next one, if ready
 	ready  bool
@@ -175,10 +177,22 @@ func (f *file) open(sizes map[string]int64) (err error) {
 	return nil
 }
 
+// recognize finds out what the lines of the file are.
+func (f *file) recognize(conf *Options) (err error) {
+	start, _ := f.lines.Peek(looksAt)
+	if f.parser, f.form, err = conf.parser(start); err != nil {
+		return fmt.Errorf("%s: %w", f.name, err)
+	}
+	if log, ok := f.parser.(*accessLog); ok && log.duration >= 0 && conf.Ended > 0 {
+		f.reorder = limit.Instant(conf.Ended / time.Microsecond)
+	}
+	return nil
+}
+
 // fill makes head the next line, unless all have been read.
 func (f *file) fill() error {
 	for !f.ready {
-		if n := len(f.wait); n > 0 && (f.ended || n >= maxWaiting || f.wait[0].at <= f.newest-f.in.reorder) {
+		if n := len(f.wait); n > 0 && (f.ended || n >= maxWaiting || f.wait[0].at <= f.newest-f.reorder) {
 			f.head, f.ready = heap.Pop(&f.wait).(line), true
 			return nil
 		}
@@ -190,7 +204,7 @@ func (f *file) fill() error {
 		case err != nil:
 			return err
 		case !found:
-		case f.in.reorder == 0:
+		case f.reorder == 0:
 			f.ready = true
 		default:
 			f.newest = max(f.newest, f.head.at, f.head.until)

@@ -61,7 +61,8 @@ func TestMemoryOfKeys(t *testing.T) {
 
 // TestLongNamesAreNotKept: what a parser keeps of a line for the next one does not grow with the names of fields.
 func TestLongNamesAreNotKept(t *testing.T) {
-	p, err := (&Options{Log: Mapping{Domain: "shop", Descriptors: []string{"tenant={tenant}"}, Time: "start"}}).parser()
+	log := Mapping{Domain: "shop", Descriptors: []string{"tenant={tenant}"}, Time: "start"}
+	p, _, err := (&Options{Log: log}).parser(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -29,6 +30,9 @@ type Report struct {
 	NewlyRefused  int64 `json:"newly_refused"`
 	NewlyAdmitted int64 `json:"newly_admitted"`
 
+	Forms []FormRow `json:"forms"`           // of the files
+	About []string  `json:"about,omitempty"` // what is odd about their lines
+
 	Rules            []*RuleRow `json:"rules"`
 	Keys             []*KeyRow  `json:"keys"`
 	NewlyRefusedKeys int        `json:"newly_refused_keys"`
@@ -45,6 +49,12 @@ type Report struct {
 	Forgotten    int64     `json:"forgotten"` // counters, for want of room
 
 	before, after series // refusals
+}
+
+// A FormRow is a file and what its lines are.
+type FormRow struct {
+	File string `json:"file"`
+	Form string `json:"form"`
 }
 
 // A RuleRow is how many requests a limit refused.
@@ -99,6 +109,9 @@ func WriteText(out io.Writer, r *Report) error {
 		r.Last.Time().Format(time.RFC3339))
 	fmt.Fprintf(out, "refused before %d (%s), after %d (%s): %d newly refused, %d newly admitted\n", r.RefusedOld,
 		r.percent(r.RefusedOld), r.RefusedNew, r.percent(r.RefusedNew), r.NewlyRefused, r.NewlyAdmitted)
+	for _, form := range r.ReadAs() {
+		fmt.Fprintln(out, "read as "+form)
+	}
 	for _, note := range r.Notes() {
 		fmt.Fprintln(out, "note: "+note)
 	}
@@ -164,6 +177,44 @@ func (r *Report) percent(n int64) string {
 	return strconv.FormatFloat(math.Round(float64(n)/float64(r.Requests)*1e6)/1e4, 'f', -1, 64) + " %"
 }
 
+// about notes what the files are, and what is odd about their lines.
+func (r *Report) about(in *input) {
+	for _, f := range in.files {
+		r.Forms = append(r.Forms, FormRow{f.name, f.form.name})
+		if log, ok := f.parser.(*accessLog); ok {
+			for _, note := range log.notes() {
+				if !slices.Contains(r.About, note) {
+					r.About = append(r.About, note)
+				}
+			}
+		}
+	}
+}
+
+// ReadAs describes what the files are: each form once.
+func (r *Report) ReadAs() (list []string) {
+	for i, f := range r.Forms {
+		more := 0
+		for j, other := range r.Forms {
+			if other.Form != f.Form {
+				continue
+			}
+			if j < i {
+				more = -1
+				break
+			}
+			more++
+		}
+		switch {
+		case more == 1:
+			list = append(list, fmt.Sprintf("%s: %s", f.Form, f.File))
+		case more > 1:
+			list = append(list, fmt.Sprintf("%s: %s and %d more", f.Form, f.File, more-1))
+		}
+	}
+	return list
+}
+
 // Notes are what a reader must know about the figures.
 func (r *Report) Notes() (notes []string) {
 	note := func(there bool, format string, args ...any) {
@@ -175,6 +226,7 @@ func (r *Report) Notes() (notes []string) {
 	note(!r.Compared && unknown > 0, "%s not say what was answered, and count as admitted before: --against names the "+
 		"rules "+
 		"before", lines(unknown, "does", "do"))
+	notes = append(notes, r.About...)
 	note(r.Unlimited > 0, "%s: no limit of the new rules applies", spell.Count(int(r.Unlimited), "request"))
 	note(r.Unmapped > 0, "%s no values for a descriptor, and ask for nothing", lines(r.Unmapped, "has", "have"))
 	note(r.Undecided > 0, "%s could not be decided: %s", spell.Count(int(r.Undecided), "request"), r.UndecidedWhy)

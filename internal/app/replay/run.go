@@ -29,6 +29,7 @@ type Options struct {
 	Log Mapping
 
 	Reorder  time.Duration // by how much lines may be out of order
+	Ended    time.Duration // the same of files whose lines come as requests end; 0: Reorder
 	From, To time.Time     // zero: no bound
 	Warm     time.Duration // at the beginning, decided and not reported
 	Hold     time.Duration // of requests in flight whose end is not known; 0: as long as the others on average
@@ -39,11 +40,14 @@ type Options struct {
 	Progress func(pass string, read, total int64, requests int64)
 }
 
-func (o *Options) parser() (parser, error) {
-	if !o.Log.Used() {
-		return new(capture), nil
+// parser returns the parser of a file that begins with this text, and the file's form.
+func (o *Options) parser(start []byte) (parser, *form, error) {
+	f := formOf(start)
+	if !o.Log.Used() && !f.known() {
+		return new(capture), captured, nil
 	}
-	return newAccessLog(o.Log)
+	p, err := newAccessLog(o.Log, f)
+	return p, f, err
 }
 
 // A run is one replay.
@@ -211,6 +215,7 @@ func (r *run) decide() error {
 	if err != nil {
 		return err
 	}
+	r.report.about(in)
 	r.report.Bad, r.report.BadLines, r.report.Back, r.report.BackAt = in.bad, in.badSome, in.back, in.backAt
 	r.report.Forgotten = by.Evicted()
 	if before != nil {

@@ -125,7 +125,7 @@ func FuzzAccessLog(f *testing.F) {
 		var first error
 		var want line
 		for i, before := range []string{"", usual, string(text), `{"ms":1,"start":"x"}`} {
-			a, err := newAccessLog(mapping)
+			a, err := newAccessLog(mapping, otherJSON)
 			if err != nil {
 				t.Fatal(err)
 			}
