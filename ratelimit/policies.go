@@ -94,6 +94,36 @@ func (s *Service) UsesPolicy(key string) bool {
 	return false
 }
 
+// WhyNoPolicy says why no policy can take the place of the limit of the rule with this name, and what to do; "" if no
+// rule in force has the name, or if one uses policies.
+func (s *Service) WhyNoPolicy(name string) (why string) {
+	for _, v := range s.rules.Load().views {
+		if v == nil || !v.named(name) {
+			continue
+		}
+		switch {
+		case v.policies != nil:
+			return ""
+		case v.rule.Resource != "":
+			why = "this rule is a resource, and policies take the place of limits of descriptors only; change it in the rules"
+		case len(v.limits) != 1 || v.rule.Concurrency != nil:
+			why = "this rule has no policy: field, and cannot have one: a policy takes the place of a rule's only limit"
+		default:
+			why = "this rule has no policy: field; add policy: KEY:{KEY} to it, with a key of its descriptor as KEY"
+		}
+	}
+	return why
+}
+
+// named reports whether the key of a policy is the name of the rule, or of one of its limits, as answers have it.
+func (v *ruleView) named(key string) bool {
+	is := func(name string) bool {
+		k, err := policies.KeyOf(name)
+		return err == nil && k == key
+	}
+	return is(v.rule.Domain+"/"+v.rule.Path) || slices.ContainsFunc(v.limits, func(l LimitView) bool { return is(l.Name) })
+}
+
 // derive returns the rule's view with the limit of a policy; its own view if the backend cannot keep
 // that limit. Counters stay the same while the algorithm does.
 func (p *policyViews) derive(f policies.Figures) *ruleView {

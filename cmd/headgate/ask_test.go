@@ -49,6 +49,8 @@ func TestAskAtTheWrongDoor(t *testing.T) {
 			"ShouldRateLimit; --addr is the gRPC address (--grpc), whose port is 8081 by default"},
 		{plain.GRPC, "--tls", "does it talk TLS there?"},
 		{encrypted.GRPC, "", "does it want TLS (--tls)?"},
+		{"https://" + encrypted.GRPC, "", "the server's certificate is not valid: x509: certificate signed by unknown"},
+		{"http://" + encrypted.GRPC, "", "does it want TLS (--tls)?"},
 		{plain.GRPC, "--count=0", "--count: 0: want 1 or more"},
 	} {
 		args := []string{"ask", "example", "client=a", "--addr", c.addr, "--timeout", "5s"}
@@ -58,6 +60,20 @@ func TestAskAtTheWrongDoor(t *testing.T) {
 		if code, out := headgate(t, args...); code == exitOK || code == exitNo || !strings.Contains(out, c.want) ||
 			strings.Count(out, "\n") != 1 {
 			t.Errorf("%v: %d %q, want %q", args, code, out, c.want)
+		}
+	}
+}
+
+// TestAskAtAURL: the URL of the gRPC address is good, too.
+func TestAskAtAURL(t *testing.T) {
+	certs := testenv.TestCerts(t)
+	plain := startServe(t)
+	encrypted := startServe(t, "--grpc-tls-cert", certs.Server.CertFile, "--grpc-tls-key", certs.Server.KeyFile)
+	for _, args := range [][]string{{"http://" + plain.GRPC}, {"http://" + plain.GRPC + "/"},
+		{"https://" + encrypted.GRPC + "/", "--tls-ca", certs.CAFile}} {
+		if code, out := headgate(t, append([]string{"ask", "example", "client=a", "--timeout", "5s", "--addr"},
+			args...)...); code != exitOK {
+			t.Errorf("%v: %d %s", args, code, out)
 		}
 	}
 }

@@ -100,6 +100,33 @@ func completes(t *testing.T, command string, f *pflag.Flag) {
 	}
 }
 
+// withArguments are the arguments of commands that need some and ask a service.
+var withArguments = map[string]string{
+	"ask": "d k=v", "explain": "d k=v", "slot": "e1", "slots assign": "payments e1",
+	"policy set": "k --limit 1 --window 1m", "policy get": "k", "policy delete": "k", "policy import": "policies.csv",
+	"slots config get": "c", "slots config set": "c --window 1m --max 1", "slots config pause": "c",
+}
+
+// TestEveryAddrTakesHostPortAndURL: nobody has to remember which command wants which.
+func TestEveryAddrTakesHostPortAndURL(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("policies.csv", []byte("key,limit,window,algorithm\nk,1,1m,fixed_window\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, cmd := range leaves(rootCommand()) {
+		if cmd.Flags().Lookup("addr") == nil {
+			continue
+		}
+		args := strings.Fields(name + " " + withArguments[name])
+		for _, addr := range []string{"127.0.0.1:1", "http://127.0.0.1:1", "http://127.0.0.1:1/"} {
+			if code, out := headgate(t, append(args, "--addr", addr)...); code == exitOK ||
+				!strings.Contains(out, "connection refused") {
+				t.Errorf("%s --addr %s: %d %s", name, addr, code, out)
+			}
+		}
+	}
+}
+
 // TestHelpOfServeHasGroups: each setting is under the name of its group, once.
 func TestHelpOfServeHasGroups(t *testing.T) {
 	code, out := headgate(t, "serve", "--help")

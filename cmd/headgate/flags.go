@@ -120,7 +120,7 @@ func noCommand(cmd *cobra.Command, args []string) error {
 func defineClient(cmd *cobra.Command, opt *client.Options) {
 	f := cmd.Flags()
 	f.StringVar(&opt.Addr, "addr", client.LocalAddress("grpc", "127.0.0.1:8081"),
-		"`address` of the service: host:port, unix:PATH or unix:@NAME; HEADGATE_GRPC changes the default")
+		"`address` of the service: host:port, a URL, unix:PATH or unix:@NAME; HEADGATE_GRPC changes the default")
 	f.DurationVar(&opt.Timeout, "timeout", time.Second, "longest wait for an answer")
 	f.BoolVar(&opt.TLS, "tls", false, "use TLS")
 	f.StringVar(&opt.CA, "tls-ca", "", "`file` with trusted CA certificates; implies --tls (default: the system's)")

@@ -71,7 +71,8 @@ func TestBadCommandLinesAreExplained(t *testing.T) {
 			"connection refused; is it running? --addr says where"},
 		{"ask exampel client=a --rules " + rules, `"exampel": no such domain; there are: "example"; did you mean "example"?`},
 		{"ask d k=v --addr 8081", `--addr: "8081" is not an address: want host:port`},
-		{"ask d k=v --addr http://127.0.0.1:8081", `--addr: "http://127.0.0.1:8081" is not an address`},
+		{"ask d k=v --addr ftp://127.0.0.1:8081", `--addr: "ftp://127.0.0.1:8081" is not an address`},
+		{"ask d k=v --addr http://127.0.0.1", `--addr: "127.0.0.1" is not an address: want host:port`},
 	})
 }
 

@@ -356,6 +356,10 @@ func TestPolicyOfARunningService(t *testing.T) {
 	const unused = "warning: user:bob: no rule in force uses this policy"
 	run(unused, 0, "set", "user:bob", "--limit", "2", "--window", "1m", "--dry-run")
 	run(unused, 0, "set", "user:bob", "--limit", "2", "--window", "1m")
+	if _, out := headgate(t, "policy", "set", "user:dan", "--limit", "2", "--window", "1m"); strings.Count(out,
+		"warning") != 1 {
+		t.Errorf("the warning is there more than once: %s", out)
+	}
 	run(unused, 0, "set", "user:bob", "--limit", "3", "--window", "1m", "--format", "json")
 	if code, out := headgate(t, "policy", "set", "client:carol", "--limit", "2", "--window", "1m"); code != 0 ||
 		strings.Contains(out, "warning") {
@@ -368,4 +372,54 @@ func TestPolicyOfARunningService(t *testing.T) {
 	run("--policies names the database instead", 2, "get", "a")
 	file := filepath.Join(t.TempDir(), "none.csv")
 	run("headgate: open "+file+": no such file or directory\n", 2, "import", file)
+}
+
+// TestPolicyOfARuleByItsName: the name of a rule, as headgate rules and top print it, is the key of a policy that holds, or the
+// command says once why no policy can hold there, and makes none.
+func TestPolicyOfARuleByItsName(t *testing.T) {
+	rules := writeRules(t, `
+domain: shop
+descriptors:
+- {key: used, policy: "u:{used}", limits: [{name: day, algorithm: fixed_window, limit: 100, window: 1d}]}
+- {key: plain, limits: [{name: day, algorithm: fixed_window, limit: 100, window: 1d}]}
+- {key: percent%, rate_limit: {unit: day, requests_per_unit: 100}}
+- {key: two, limits: [{name: a, algorithm: fixed_window, limit: 100, window: 1d},
+    {name: b, algorithm: fixed_window, limit: 100, window: 1h}]}
+resources:
+- {path: /login, rate_limit: {unit: day, requests_per_unit: 100}}
+`)
+	s := startServe(t, "--rules", rules, "--policies", policyDB(t), "--admin-token", adminToken)
+	t.Setenv("HEADGATE_ADMIN_TOKEN", adminToken)
+	t.Setenv("HEADGATE_HTTP", s.HTTP)
+	const none = "this rule has no policy: field"
+	_, printed := headgate(t, "rules")
+	for _, c := range []struct{ name, says string }{
+		{"shop/used:day", ""},
+		{"shop/plain:day", none + "; add policy: KEY:{KEY} to it, with a key of its descriptor as KEY\n"},
+		{"shop/percent%", none + "; add "},
+		{"shop/two:a", none + ", and cannot have one: a policy takes the place of a rule's only limit\n"},
+		{"shop/*:/login", "this rule is a resource, and policies take the place of limits of descriptors only"},
+	} {
+		if !strings.Contains(printed, "\n"+c.name+" ") {
+			t.Errorf("no rule is printed as %s:\n%s", c.name, printed)
+		}
+		name := strings.NewReplacer("%", "%25", "*", "%2A").Replace(c.name)
+		for _, more := range [][]string{{"--dry-run"}, nil} {
+			code, out := headgate(t, append([]string{"policy", "set", strings.ReplaceAll(c.name, "%", "%25"), "--limit", "2",
+				"--window", "1d"}, more...)...)
+			switch {
+			case c.says == "" && (code != exitOK || strings.Contains(out, "warning")):
+				t.Errorf("set %s %v: %d %s", name, more, code, out)
+			case c.says != "" && (code != exitNo || strings.Count(out, "this rule") != 1 || strings.Contains(out, "made") ||
+				!strings.HasPrefix(out, "headgate: "+name+": "+c.says)):
+				t.Errorf("set %s %v: %d %s, want %d %s", name, more, code, out, exitNo, c.says)
+			}
+		}
+	}
+	if code, out := headgate(t, "ask", "shop", "used=1", "-n", "3", "--addr", s.GRPC); code != exitOverLimit {
+		t.Errorf("the policy of a rule's name does not hold: %d %s", code, out)
+	}
+	if code, out := headgate(t, "policy", "list"); code != exitOK || strings.Count(out, "\n") != 1 {
+		t.Errorf("%d policies are there, want one:\n%s", code, out)
+	}
 }

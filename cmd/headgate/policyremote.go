@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -134,6 +133,14 @@ func (r remotePolicies) Watch(context.Context, int64) (table.State, error) {
 	return table.State{Now: time.Hour.Microseconds()}, nil
 }
 
+// neverUsed turns the refusal of a policy for a rule that uses none into a notFoundError: there is no such place for one.
+func neverUsed(err error) error {
+	if refusal, ok := errors.AsType[*client.Refusal](err); ok && refusal.Code == http.StatusUnprocessableEntity {
+		return notFoundError{errors.New(refusal.Message)}
+	}
+	return err
+}
+
 // Apply implements table.Store, for one edit: the service changes one policy at a time. It logs who changes it by the
 // token.
 func (r remotePolicies) Apply(ctx context.Context, edits []table.Edit, _ string, _ int64, dry bool) ([]table.Outcome,
@@ -170,15 +177,15 @@ func (r remotePolicies) Apply(ctx context.Context, edits []table.Edit, _ string,
 		method, path = http.MethodPut, policyPath(e.Key)
 	}
 	var answer struct {
-		Warning string `json:"warning"`
-		After   struct {
+		After struct {
 			Warning string `json:"warning"`
 		} `json:"after"` // of a dry run
 	}
 	if err := r.api.Call(ctx, method, path+query, sent, &answer); err != nil {
-		return nil, err
+		return nil, neverUsed(err)
 	}
-	if warning := cmp.Or(answer.Warning, answer.After.Warning); warning != "" {
+	// An editor plans each change by a dry run first, so that one says it once.
+	if warning := answer.After.Warning; warning != "" {
 		fmt.Fprintf(r.warn, "headgate: warning: %s: %s\n", e.Key, warning)
 	}
 	if e.Remove {

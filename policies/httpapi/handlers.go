@@ -158,6 +158,9 @@ func (h *Handlers) change(w http.ResponseWriter, r *http.Request, p web.Params, 
 	if err := condition(r.Header, &edit); err != nil {
 		return err
 	}
+	if err := h.usable(&edit); err != nil {
+		return err
+	}
 	// A client that hangs up must not leave open whether a change is made.
 	by, _ := r.Context().Deadline()
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.Context()), by)

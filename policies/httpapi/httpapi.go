@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/policies/table"
 )
 
@@ -26,6 +27,8 @@ type Handlers struct {
 	// Used reports whether a rule in force looks a policy with a key up. Answers about other policies have a warning;
 	// if it is nil, none has.
 	Used func(key string) bool
+	// WhyNot says why no policy with this key can ever be used, or "": what sets one is refused. It may be nil.
+	WhyNot func(key string) string
 
 	editor editor
 	log    *slog.Logger
@@ -33,6 +36,17 @@ type Handlers struct {
 
 // unused is the warning of a policy that decides nothing.
 const unused = "no rule in force uses this policy: no policy: of a rule makes this key, and no rule has this name"
+
+// usable returns an error if the edit makes a policy that can never be used.
+func (h *Handlers) usable(edit *table.Edit) error {
+	if h.WhyNot == nil || edit.Remove {
+		return nil
+	}
+	if why := h.WhyNot(edit.Key); why != "" {
+		return &web.RequestError{Status: http.StatusUnprocessableEntity, Message: edit.Key + ": " + why}
+	}
+	return nil
+}
 
 // warn returns the warning of a policy, if it has one.
 func (h *Handlers) warn(p *policyAnswer) *policyAnswer {

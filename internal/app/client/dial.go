@@ -22,7 +22,7 @@ import (
 
 // Options say where a running service is, and how to talk to it.
 type Options struct {
-	Addr    string        // host:port, unix:PATH or unix:@NAME; for [API] a URL or host:port
+	Addr    string        // host:port, a URL, unix:PATH or unix:@NAME; for [API] no socket
 	Timeout time.Duration // longest wait for an answer
 	Ready   bool          // health: whether all that the service needs answers, too
 	Own     bool          // health: as Ready, but for what replicas share
@@ -57,6 +57,7 @@ func LocalAddress(setting, fallback string) string {
 // Dial returns a connection, which is made when it is first used. The error says which
 // of the options is wrong. The caller closes it.
 func (opt *Options) Dial() (*grpc.ClientConn, error) {
+	opt.takeURL()
 	if err := settings.CheckAddress(opt.Addr); err != nil {
 		return nil, fmt.Errorf("--addr: %w", err)
 	}
@@ -69,6 +70,16 @@ func (opt *Options) Dial() (*grpc.ClientConn, error) {
 		return nil, fmt.Errorf("--addr %s: %w", opt.Addr, err)
 	}
 	return conn, nil
+}
+
+// takeURL makes host:port of http://host:port, and also TLS of https://host:port: other commands take URLs.
+func (opt *Options) takeURL() {
+	addr, secure := strings.CutPrefix(opt.Addr, "https://")
+	opt.TLS = opt.TLS || secure
+	opt.Addr = strings.TrimPrefix(addr, "http://")
+	if opt.Addr != addr || secure {
+		opt.Addr = strings.TrimSuffix(opt.Addr, "/")
+	}
 }
 
 // transportError is the part of grpc-go's text that says what happened.

@@ -68,7 +68,8 @@ func openPolicies(ctx context.Context, s *server) (*addition, error) {
 			}
 		},
 		serves: func(l *limits) {
-			handlers.Used, p.Set.OnChange = l.service.UsesPolicy, l.watch.PoliciesChanged
+			handlers.Used, handlers.WhyNot = l.service.UsesPolicy, l.service.WhyNoPolicy
+			p.Set.OnChange = l.watch.PoliciesChanged
 		}}, nil
 }
 
