@@ -11,6 +11,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/policies"
 )
 
 // A Diff is what differs between two sets of rules.
@@ -203,12 +204,8 @@ func LimitText(l *limit.Limit) string {
 		return fmt.Sprintf("%d in flight", s.Max)
 	case s.Calendar: // its months have not the 720h of the window
 		return strings.TrimSuffix(fmt.Sprintf("%d/calendar %s %v", s.Max, unit.Name, s.Zone), " UTC")
-	case s.Algorithm == limit.FixedWindow:
-		return fmt.Sprintf("%d/%s", s.Max, units.Format(s.Window))
-	case s.Algorithm.Is(limit.Refilled):
-		return fmt.Sprintf("%v %d/%s burst %d", s.Algorithm, s.Max, units.Format(s.Window), s.Burst)
 	}
-	return fmt.Sprintf("%v %d/%s", s.Algorithm, s.Max, units.Format(s.Window))
+	return policies.TextOf(s)
 }
 
 // brief renders when tiers apply and what they do: "in flight > 5: status 503".

@@ -2,6 +2,7 @@ package limit
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -232,11 +233,23 @@ func (l *Limit) String() string {
 	case l.below == 0:
 		return fmt.Sprintf("%v overflow saturate", l.strict)
 	case l.Is(Refilled):
-		return fmt.Sprintf("%s %d/%v burst %d", l.row.name, l.spec.Max, l.spec.Window, l.spec.Burst)
+		return fmt.Sprintf("%s %d/%s burst %d", l.row.name, l.spec.Max, windowText(l.spec.Window), l.spec.Burst)
 	case l.Is(Leased):
 		return fmt.Sprintf("%s %d", l.row.name, l.spec.Max)
 	case l.Calendar():
-		return fmt.Sprintf("%s %d/%v of the calendar in %v", l.row.name, l.spec.Max, l.spec.Window, l.spec.Zone)
+		return fmt.Sprintf("%s %d/%s of the calendar in %v", l.row.name, l.spec.Max, windowText(l.spec.Window), l.spec.Zone)
 	}
-	return fmt.Sprintf("%s %d/%v", l.row.name, l.spec.Max, l.spec.Window)
+	return fmt.Sprintf("%s %d/%s", l.row.name, l.spec.Max, windowText(l.spec.Window))
+}
+
+// windowText is a duration as rules write it: 1m, not 1m0s.
+func windowText(d time.Duration) string {
+	text := d.String()
+	if cut, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = cut + "m"
+	}
+	if cut, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = cut + "h"
+	}
+	return text
 }

@@ -202,10 +202,10 @@ func TestAlgorithmNames(t *testing.T) {
 
 func TestLimitString(t *testing.T) {
 	for want, s := range map[string]Spec{
-		"fixed_window 10/1m0s":                   {Algorithm: FixedWindow, Max: 10, Window: time.Minute},
-		"token_bucket 10/1m0s burst 3":           {Algorithm: TokenBucket, Max: 10, Window: time.Minute, Burst: 3},
-		"fixed_window 10/1m0s overflow saturate": {Algorithm: FixedWindow, Max: 10, Window: time.Minute, Overflow: Saturate},
-		"sliding_log 10/1m0s overflow debt 7": {Algorithm: SlidingLog, Max: 10, Window: time.Minute,
+		"fixed_window 10/1m":                   {Algorithm: FixedWindow, Max: 10, Window: time.Minute},
+		"token_bucket 10/1m burst 3":           {Algorithm: TokenBucket, Max: 10, Window: time.Minute, Burst: 3},
+		"fixed_window 10/1m overflow saturate": {Algorithm: FixedWindow, Max: 10, Window: time.Minute, Overflow: Saturate},
+		"sliding_log 10/1m overflow debt 7": {Algorithm: SlidingLog, Max: 10, Window: time.Minute,
 			Overflow: Debt, MaxDebt: 7},
 		"concurrency 10": {Algorithm: Concurrency, Max: 10, Window: time.Minute, Hold: time.Second},
 	} {

@@ -35,7 +35,7 @@ func TestFiguresBecomeLimits(t *testing.T) {
 		{Figures{limit.TokenBucket, 100, 10 * One, 60 * One}, "token_bucket 10/1s burst 100"},
 		{Figures{limit.TokenBucket, 5, One / 4, 0}, "token_bucket 1/4s burst 5"},
 		{Figures{limit.TokenBucket, 5, 1_500_000, 0}, "token_bucket 3/2s burst 5"},
-		{Figures{limit.SlidingLog, 2, 0, 60 * One}, "sliding_log 2/1m0s"},
+		{Figures{limit.SlidingLog, 2, 0, 60 * One}, "sliding_log 2/1m"},
 		{Figures{limit.FixedWindow, 0, 0, One / 1000}, "fixed_window 0/1ms"},
 	} {
 		l, err := c.f.Limit()

@@ -44,16 +44,21 @@ func rateText(n int64, window time.Duration) string {
 // Words returns the figures in the words of rules.
 func (f Figures) Words() Words { return WordsOf(f.Spec()) }
 
-// Text returns the figures for people: "sliding_log limit=2 window=1m".
-func (f Figures) Text() string {
-	w := f.Words()
+// Text returns the figures for people, as TextOf does.
+func (f Figures) Text() string { return TextOf(f.Spec()) }
+
+// TextOf returns a limit for people: "20/1m" of a fixed window, "sliding_log 2/1m", "token_bucket 5/1s burst 9".
+func TextOf(s limit.Spec) string {
+	text := fmt.Sprintf("%d/%s", s.Max, units.Format(s.Window))
 	switch {
-	case w.Algorithm == "":
+	case s.Algorithm == 0:
 		return "unknown"
-	case w.Limit == nil:
-		return fmt.Sprintf("%s rate=%s burst=%d", w.Algorithm, w.Rate, w.Burst)
+	case s.Algorithm == limit.FixedWindow:
+		return text
+	case s.Algorithm.Is(limit.Refilled):
+		return fmt.Sprintf("%v %s burst %d", s.Algorithm, text, cmp.Or(s.Burst, s.Max))
 	}
-	return fmt.Sprintf("%s limit=%d window=%s", w.Algorithm, *w.Limit, w.Window)
+	return fmt.Sprintf("%v %s", s.Algorithm, text)
 }
 
 // Same reports whether two policies say the same limit: figures that the algorithm does not use may

@@ -128,6 +128,9 @@ func showExplanation(out io.Writer, e *httpapi.Explained) {
 	for _, r := range e.Nearly {
 		line("nearly", "%s%s", oneWord(r.Rule), inBrackets(r.Place))
 	}
+	if len(e.Nearly) > 0 {
+		line("", "(nearly: one entry, a KEY=VALUE pair, differs, is missing or is too many)")
+	}
 	if p := e.Policy; p != nil && p.InForce != "" {
 		line("policy", "%s holds in the place of the rule's limit", oneWord(p.InForce))
 	} else if p != nil {

@@ -63,6 +63,9 @@ func showCoverage(out io.Writer, c httpapi.CoverageAnswer) error {
 		fmt.Fprintf(out, "RESERVES NOTHING rule %s/%s, in %s: %s\n", oneWord(n.Domain), oneWord(n.Rule),
 			spell.Count(int(n.Calls), "call"), harmless(n.Why))
 	}
+	if len(c.Shapes) > 0 {
+		fmt.Fprintln(out, "each line is a shape: the keys of a descriptor's entries (KEY=VALUE pairs), in order")
+	}
 	const heads = "DOMAIN\tENTRIES\tMATCHED\tUNMATCHED\tLAST\tWHY"
 	return inColumns(out, "nothing was asked about domains that rules have", heads, c.Shapes, func(w io.Writer,
 		s *httpapi.ShapeAnswer) {

@@ -54,7 +54,8 @@ func TestWhoIsLimited(t *testing.T) {
 	wants(code, exitNo, out, "answer    refused", "Z by shop/tenant, cause limit")
 	code, out = admin("explain", "shop", "tenantt=calm")
 	wants(code, exitOK, out, `rule      none: no rule has the key "tenantt" (entry 1); did you mean "tenant"?`,
-		"nearly    shop/tenant", "answer    passes")
+		"nearly    shop/tenant",
+		"(nearly: one entry, a KEY=VALUE pair, differs, is missing or is too many)", "answer    passes")
 	code, out = admin("explain", "shop", "tenant=calm", "path=/pay")
 	wants(code, exitOK, out, "the rules end after entry 1", "nearly    shop/tenant")
 	code, out = admin("explain", "--request-id", "none")

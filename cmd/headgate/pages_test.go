@@ -41,7 +41,7 @@ func TestCoverageAndReloads(t *testing.T) {
 			t.Fatal(out)
 		}
 	}
-	shows("coverage", "DOMAIN", "shop    tenant   1        0 ", "shop    tenantt  0        1 ",
+	shows("coverage", "each line is a shape: the keys of a descriptor's entries", "DOMAIN", "shop    tenant   1        0 ", "shop    tenantt  0        1 ",
 		`no rule has the key "tenantt" (entry 1); did you mean "tenant"?`)
 	if code, out := headgate(t, append([]string{"coverage", "--format", "json"}, admin...)...); code != 0 ||
 		!strings.Contains(out, `"unmatched": 1`) {
@@ -62,7 +62,7 @@ func TestCoverageAndReloads(t *testing.T) {
 		"1h", "--policies", database); code != 0 {
 		t.Fatalf("%d %s", code, out)
 	}
-	shows("reloads", " policies\n  + policy user:acme fixed_window limit=1 window=1h\n", " rules\n")
+	shows("reloads", " policies\n  + policy user:acme 1/1h\n", " rules\n")
 	if code, out := headgate(t, "coverage", "--addr", "http://127.0.0.1:1"); code != exitError ||
 		!strings.Contains(out, "is the service running") {
 		t.Errorf("%d %s", code, out)

@@ -47,7 +47,7 @@ func TestPolicySetWhileServing(t *testing.T) {
 		return out
 	}
 	if out := policy("set", "client:alice", "--limit", "2", "--window", "1h"); !strings.Contains(out,
-		"+ client:alice sliding_window limit=2 window=1h version=1") {
+		"+ client:alice sliding_window 2/1h version=1") {
 		t.Errorf("set says %s", out)
 	}
 	if refused := ask("alice", "2"); refused != 0 {
@@ -56,7 +56,7 @@ func TestPolicySetWhileServing(t *testing.T) {
 	if refused := ask("alice", "1"); refused == 0 {
 		t.Error("the third request is admitted")
 	}
-	if out := policy("get", "client:alice"); !strings.Contains(out, "limit=2") {
+	if out := policy("get", "client:alice"); !strings.Contains(out, "sliding_window 2/1h") {
 		t.Errorf("get says %s", out)
 	}
 	if code, body := s.Get(s.Debug, "/metrics"); code != 200 || !strings.Contains(body, "headgate_policies 1\n") {
@@ -125,7 +125,7 @@ func TestPolicyFiles(t *testing.T) {
 	run("0 made, 0 changed, 0 removed", 0, "import", file, "--replace")
 	write("user:alice,TOKEN_BUCKET,50,10,60")
 	run("0 made, 1 changed, 2 removed", 0, "import", file, "--replace")
-	run("user:alice token_bucket rate=10/s burst=50", 0, "list", "--prefix", "user:")
+	run("user:alice token_bucket 10/1s burst 50", 0, "list", "--prefix", "user:")
 	for line, want := range map[string]string{
 		"user:b,LEAKY,1,1,1":             "policies.csv:3:8: type \"LEAKY\" is unknown",
 		"user:b,FIXED_WINDOW,-1,0,60":    "policies.csv:3:21: capacity -1 is negative",
@@ -145,7 +145,7 @@ func TestPolicyFiles(t *testing.T) {
 		if err := os.WriteFile(file, []byte(dump), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		run("+ user:d token_bucket rate=5/s burst=20", 0, "import", file)
+		run("+ user:d token_bucket 5/1s burst 20", 0, "import", file)
 		run("removed", 0, "delete", "user:d")
 	}
 	for text, want := range map[string]string{
@@ -188,11 +188,11 @@ func TestPolicyFiles(t *testing.T) {
 		run(want, 1, args...)
 	}
 	run("there is no such policy", 3, "delete", "a")
-	run("+ new sliding_log limit=3 window=1m version=1", 0, "set", "new", "--algorithm", "sliding_log", "--rate", "3/min")
-	run("+ new token_bucket rate=100/s burst=250 version=2", 0, "set", "new", "--rate", "100/s", "--burst", "250")
-	run("+ new token_bucket rate=1/2s burst=50 version=3", 0, "set", "new", "--capacity", "50", "--refill", "0.5",
+	run("+ new sliding_log 3/1m version=1", 0, "set", "new", "--algorithm", "sliding_log", "--rate", "3/min")
+	run("+ new token_bucket 100/1s burst 250 version=2", 0, "set", "new", "--rate", "100/s", "--burst", "250")
+	run("+ new token_bucket 1/2s burst 50 version=3", 0, "set", "new", "--capacity", "50", "--refill", "0.5",
 		"--window", "1m")
-	run("+ new sliding_window limit=4 window=24h version=4", 0, "set", "new", "--capacity", "4", "--window", "1d")
+	run("+ new sliding_window 4/24h version=4", 0, "set", "new", "--capacity", "4", "--window", "1d")
 	run("0 changed", 0, "set", "new", "--limit", "4", "--window", "24h")
 }
 
@@ -294,10 +294,10 @@ func TestPolicyHistory(t *testing.T) {
 	run("1 made", 0, "set", "user:a b", "--limit", "1", "--window", "1m")
 	run("1 removed", 0, "delete", "user:alice")
 	const at = ` 20[0-9-]{8}T[0-9:]{8}Z `
-	alice := "4" + at + `user:alice by=shell:bob: token_bucket rate=1/2s burst=50 version=2 -> none\n` +
-		"2" + at + `user:alice by="shell:eve\\n9 2026[^\n]*\\x1b\[31m": sliding_window limit=2 window=1m version=1 -> ` +
-		`token_bucket rate=1/2s burst=50 version=2\n` +
-		"1" + at + `user:alice by=shell:alice: none -> sliding_window limit=2 window=1m version=1\n$`
+	alice := "4" + at + `user:alice by=shell:bob: token_bucket 1/2s burst 50 version=2 -> none\n` +
+		"2" + at + `user:alice by="shell:eve\\n9 2026[^\n]*\\x1b\[31m": sliding_window 2/1m version=1 -> ` +
+		`token_bucket 1/2s burst 50 version=2\n` +
+		"1" + at + `user:alice by=shell:alice: none -> sliding_window 2/1m version=1\n$`
 	run("^"+alice, 0, "history", "user:alice")
 	run("^4"+at+"user:alice [^\n]*\n3"+at+`user:a%20b by=shell:bob: none -> [^\n]*\n$`, 0, "history", "--limit", "2")
 	run("^3"+at+`user:a%20b `, 0, "history", "user:a b", "--limit", "0")
@@ -342,15 +342,15 @@ func TestPolicyOfARunningService(t *testing.T) {
 	}
 	run("1 would be made", 0, "set", "client:alice", "--limit", "2", "--window", "1m", "--dry-run")
 	run("there is no such policy", 3, "get", "client:alice")
-	run("+ client:alice sliding_window limit=2 window=1m version=1 by=admin-token\n1 made", 0, "set", "client:alice",
+	run("+ client:alice sliding_window 2/1m version=1 by=admin-token\n1 made", 0, "set", "client:alice",
 		"--limit", "2", "--window", "1m")
 	if code, out := headgate(t, "ask", "example", "client=alice", "-n", "3", "--addr", s.GRPC); code != exitOverLimit {
 		t.Errorf("the policy is not in force: %s", out)
 	}
-	run("- client:alice sliding_window limit=2 window=1m version=1", 0, "set", "client:alice", "--rate", "5/s", "--burst",
+	run("- client:alice sliding_window 2/1m version=1", 0, "set", "client:alice", "--rate", "5/s", "--burst",
 		"9")
-	run("client:alice token_bucket rate=5/s burst=9 version=2 by=admin-token\n", 0, "list", "--addr", "http://"+s.HTTP)
-	run("client:alice by=admin-token: none -> sliding_window limit=2 window=1m version=1", 0, "history", "client:alice")
+	run("client:alice token_bucket 5/1s burst 9 version=2 by=admin-token\n", 0, "list", "--addr", "http://"+s.HTTP)
+	run("client:alice by=admin-token: none -> sliding_window 2/1m version=1", 0, "history", "client:alice")
 	run("1 removed", 0, "delete", "client:alice")
 	run("there is no such policy", 3, "delete", "client:alice")
 	const unused = "warning: user:bob: no rule in force uses this policy"

@@ -50,10 +50,10 @@ func TestLifeOfAPolicy(t *testing.T) {
 		t.Fatalf("three changes are logged as\n%s", strings.Join(lines, "\n"))
 	}
 	for i, want := range []string{
-		`key=user-123 by=admin-token before=none after="token_bucket rate=10/s burst=100 version=1"`,
-		`key=user-123 by=admin-token before="token_bucket rate=10/s burst=100 version=1" after="token_bucket rate=1/4s ` +
-			`burst=5 version=2"`,
-		`key=user-123 by=admin-token before="token_bucket rate=1/4s burst=5 version=2" after=none`,
+		`key=user-123 by=admin-token before=none after="token_bucket 10/1s burst 100 version=1"`,
+		`key=user-123 by=admin-token before="token_bucket 10/1s burst 100 version=1" after="token_bucket 1/4s ` +
+			`burst 5 version=2"`,
+		`key=user-123 by=admin-token before="token_bucket 1/4s burst 5 version=2" after=none`,
 	} {
 		if !strings.Contains(lines[i], want) {
 			t.Errorf("line %d is %s, want %s", i, lines[i], want)

@@ -114,7 +114,7 @@ func TestPageSearchesAndChangesPolicies(t *testing.T) {
 	click(p, "#save")
 	p.Wait(isClosed)
 	s.do(t, "GET", "/admin/policies/user:alice", "").Is(t, 200).Has(t, `"capacity":5`).Has(t, `"changedBy":"admin-token"`)
-	p.Wait(`document.querySelector("#rows tr").textContent.includes("5 in any 1 min")`)
+	p.Wait(`document.querySelector("#rows tr").textContent.includes("5 in any 1 min (sliding_log 5/1m)")`)
 
 	click(p, "#new")
 	set(p, "key", "user:%zz")

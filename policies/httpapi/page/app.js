@@ -28,6 +28,13 @@ function meaning(p) {
   return "unknown";
 }
 
+// figures are a policy as commands and logs print it: 20/1m, sliding_log 2/1m.
+function figures(p) {
+  if (!p.algorithm) return "unknown";
+  if (p.algorithm === "token_bucket") return `token_bucket ${p.rate.replace(/\/(?=\D)/, "/1")} burst ${p.burst}`;
+  return (p.algorithm === "fixed_window" ? "" : p.algorithm + " ") + `${p.limit}/${p.window}`;
+}
+
 // room is how many units there are when nobody has used any.
 const room = (p) => p.algorithm === "token_bucket" ? p.burst : p.limit;
 
@@ -87,7 +94,7 @@ function draw() {
     button.textContent = p.key;
     button.addEventListener("click", () => edit(p.key));
     row.insertCell().append(button);
-    cell(row, meaning(p));
+    cell(row, `${meaning(p)} (${figures(p)})`);
     cell(row, p.changedAt.slice(0, 19).replace("T", " "), "changed");
     cell(row, p.changedBy, "by");
     cell(row, p.version, "version", true);

@@ -288,7 +288,7 @@ async function showOne(e, about) {
   verdict.className = "verdict" + (e.passes === undefined ? "" : e.passes ? " yes" : " no");
   at("one-rule").textContent = e.rule ? "Rule " + e.rule + (e.place ? " (" + e.place + ")" : "") : "No rule: " + (e.why || "");
   at("one-nearly").hidden = !e.nearly;
-  at("one-nearly").textContent = e.nearly ? "Nearly: " + e.nearly.map((r) => r.rule).join(", ") : "";
+  at("one-nearly").textContent = e.nearly ? "Nearly, so that one entry differs, is missing or is too many: " + e.nearly.map((r) => r.rule).join(", ") : "";
   put("one-limits", grid([["Limit", "", (l) => l.rule + (l.shadow ? " (shadow)" : "")], ["Figures", "", (l) => l.limit],
     ["Use", "", (l) => l.used === undefined ? "?" : bar(100 * l.used / Math.max(1, l.used + l.left))],
     ["Used", "number", (l) => number(l.used)], ["Left", "number", (l) => number(l.left)],
