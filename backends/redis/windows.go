@@ -55,6 +55,10 @@ func (w *windows) take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 		}
 	}
 	again, outs := b.again(b.giveBack(reqs), reqs)
+	if n := len(again) - len(b.odd); w.cluster != nil && n > 0 { // parts of a request must find what is given back
+		w.byScript(ctx, again[:n], outs[:n])
+		again, outs = again[n:], outs[n:]
+	}
 	w.byScript(ctx, again, outs)
 	b.answer(outs, out)
 }

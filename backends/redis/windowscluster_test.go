@@ -68,6 +68,22 @@ func eachOf(t *testing.T, most int64, groups ...string) limit.Request {
 	return req
 }
 
+// What one node counts beside a limit of another that refuses is said as it is, also by the first refusal.
+func TestWindowsOnAClusterBesideARefusal(t *testing.T) {
+	t.Parallel()
+	s := testenv.StartRedisCluster(t)
+	b := open(t, "redis+cluster://"+strings.Join(s.Addrs, ",")+"?timeout=10s")
+	here, elsewhere := groupsOf(s, b, s.Nodes[0])
+	req := eachOf(t, 20, here[0], elsewhere[0])
+	req.Ops[1].Limit = eachOf(t, 5, elsewhere[0]).Ops[0].Limit
+	for i := range int64(9) {
+		v := take(t, b, req)[0]
+		if v.Err != nil || v.Admitted != (i < 5) || v.Outcomes[0].Remaining != 19-i {
+			t.Errorf("take %d: %+v", i, v)
+		}
+	}
+}
+
 // A request whose limits are charged each needs one trip to each node, and no script.
 func TestWindowsOnAClusterThatAreChargedEach(t *testing.T) {
 	t.Parallel()
