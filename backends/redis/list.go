@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -85,7 +85,7 @@ func (b *Backend) masters(ctx context.Context) (list []*redis.Client, err error)
 		list = append(list, node)
 		return nil
 	})
-	slices.SortFunc(list, func(x, y *redis.Client) int { return cmp.Compare(x.Options().Addr, y.Options().Addr) })
+	sort.Slice(list, func(i, j int) bool { return list[i].Options().Addr < list[j].Options().Addr })
 	return list, err
 }
 

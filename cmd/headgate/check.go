@@ -14,9 +14,7 @@ import (
 	"github.com/headgate-rls/headgate/descriptors/files"
 	"github.com/headgate-rls/headgate/descriptors/reference"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
-	"github.com/headgate-rls/headgate/internal/app/envoysent"
 	"github.com/headgate-rls/headgate/internal/app/server"
-	"github.com/headgate-rls/headgate/internal/kit/bounded"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
@@ -108,11 +106,11 @@ func (c *checkup) read(sources []rulefile.Source, caps *backends.Caps) (set *des
 	}
 	problems = append(problems, ratelimit.CapProblems(set, caps)...)
 	if c.envoy != "" {
-		text, err := bounded.File(c.envoy, envoysent.MaxFile)
+		missing, err := notSent(set, c.envoy)
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		problems = append(problems, envoysent.Missing(set, c.envoy, text)...)
+		problems = append(problems, missing...)
 	}
 	return set, problems, differences, nil
 }

@@ -145,7 +145,7 @@ func (f *Fleet) read(ctx context.Context) ([]*row, error) {
 			f.others = append(f.others, &decoded)
 		}
 	}
-	slices.SortFunc(f.others, func(a, b *row) int { return strings.Compare(a.replica, b.replica) })
+	sort.Slice(f.others, func(i, j int) bool { return f.others[i].replica < f.others[j].replica })
 	return f.others, f.err
 }
 

@@ -1,10 +1,10 @@
 package compat
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 )
 
@@ -41,7 +41,7 @@ func Translate(environ []string, given func(flag string) bool) (*Result, error) 
 	}
 	t.traces()
 	slices.Sort(t.res.Ignored)
-	slices.SortFunc(t.errs, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
+	sort.Slice(t.errs, func(i, j int) bool { return t.errs[i].Error() < t.errs[j].Error() })
 	return t.res, errors.Join(slices.CompactFunc(t.errs, func(a, b error) bool { return a.Error() == b.Error() })...)
 }
 

@@ -1,8 +1,7 @@
 package unary
 
 import (
-	"cmp"
-	"slices"
+	"sort"
 	"time"
 )
 
@@ -60,7 +59,7 @@ func (w *watcher) checkAll() {
 // there is some room again.
 func (w *watcher) relieve(conns []*conn) {
 	kept := func(c *conn) int64 { return c.streams.account.Counted() }
-	slices.SortFunc(conns, func(a, b *conn) int { return cmp.Compare(kept(b), kept(a)) })
+	sort.Slice(conns, func(i, j int) bool { return kept(conns[i]) > kept(conns[j]) })
 	goal := w.pool.Free() / 8 * 7
 	for _, c := range conns {
 		if w.pool.Used() <= goal || kept(c) <= w.pool.FairShare()/2 {
