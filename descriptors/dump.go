@@ -26,10 +26,33 @@ func (s *Set) Dump(w io.Writer) error {
 	return b.Flush()
 }
 
+// DumpAsReference writes all limits as envoyproxy/ratelimit does, and nothing else.
+func (s *Set) DumpAsReference(w io.Writer) error {
+	rules := slices.Clone(s.rules)
+	slices.SortStableFunc(rules, func(a, b *Rule) int { return strings.Compare(a.Domain, b.Domain) })
+	b := bufio.NewWriter(w)
+	for _, r := range rules {
+		figures := ""
+		switch {
+		case r.Unlimited:
+			figures = "unit=UNKNOWN requests_per_unit=0"
+		case len(r.Limits) > 0:
+			figures = r.Limits[0].figures()
+		default:
+			continue
+		}
+		fmt.Fprintf(b, "%s: %s, shadow_mode: %t, quota_mode: %t\n", r.where(), figures, r.Shadow, r.Quota)
+	}
+	return b.Flush()
+}
+
+// where says where the rule is. A line break in a key must not look like another rule.
+func (r *Rule) where() string {
+	return strings.NewReplacer("\n", `\n`, "\r", `\r`).Replace(r.Domain + "." + r.Path)
+}
+
 func (r *Rule) dump(w io.Writer) {
-	// A line break in a key must not look like another rule.
-	place := strings.NewReplacer("\n", `\n`, "\r", `\r`).Replace(r.Domain + "." + r.Path)
-	rest := r.modes()
+	place, rest := r.where(), r.modes()
 	switch {
 	case r.Unlimited:
 		fmt.Fprintf(w, "%s: unit=UNKNOWN requests_per_unit=0, shadow_mode: %t, unlimited: true%s\n", place, r.Shadow, rest)

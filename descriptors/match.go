@@ -255,7 +255,7 @@ func (r *Rule) label(entries []Entry) string {
 		}
 		switch {
 		case r.Metric.Detailed:
-			writeID(&b, entries[i].Key, entries[i].Value)
+			writeID(&b, entries[i].Key, r.counted(entries, i))
 		case r.Metric.ValueAt[i]:
 			writeID(&b, entries[i].Key, r.counted(entries, i))
 		default:

@@ -268,6 +268,11 @@ descriptors:
   - key: plain
     value: x*
     rate_limit: {unit: minute, requests_per_unit: 60}
+  - key: shared
+    value: x*
+    share_threshold: true
+    descriptors:
+      - {key: below, detailed_metric: true, rate_limit: {unit: minute, requests_per_unit: 60}}
 `)
 	for descriptor, want := range map[string]string{
 		"route=/a method=GET user=7":       "route_/a.method_GET.user",
@@ -275,6 +280,7 @@ descriptors:
 		"file=f/1":                         "file_f/*",
 		"all=x9":                           "all_x9",
 		"plain=x9":                         "plain_x*",
+		"shared=x9 below=y":                "shared_x*.below_y",
 		"all=x" + strings.Repeat("ü", 900): "all_x" + strings.Repeat("ü", 253),
 		"all=x" + "\xff":                   "all_x_",
 		"route=" + strings.Repeat("r", 9000) + " method=GET user=7": "route_" + strings.Repeat("r", 506),

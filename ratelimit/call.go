@@ -32,6 +32,7 @@ type engine struct {
 	unmatched minutely // shapes in the log
 	coverage  *Coverage
 	known     atomic.Pointer[costTable] // see costs
+	refused   *refusedKeys              // nil without AsReference
 }
 
 // snapshot returns the policies in force.
@@ -258,6 +259,7 @@ func (c *Call) conclusion(ctx context.Context, b *Batch) *Decision {
 		over := d.status.OverLimit
 		switch {
 		case d.candidate: // see concludeChoice
+		case d.unlimited && b.engine.conf.AsReference:
 		case b.engine.conf.QuotaMode || (d.view != nil && d.view.quota):
 			inQuota++
 			if over {
@@ -276,7 +278,9 @@ func (c *Call) conclusion(ctx context.Context, b *Batch) *Decision {
 		}
 	}
 	if enforced == nil && inQuota > 0 && overQuota == inQuota {
-		c.refund(ctx, b, c.Verdict)
+		if !b.engine.conf.AsReference {
+			c.refund(ctx, b, c.Verdict)
+		}
 		return quota
 	}
 	return enforced

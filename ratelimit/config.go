@@ -102,6 +102,13 @@ type Config struct {
 	ShadowMode bool
 	// QuotaMode treats every descriptor as if its rule had quota_mode.
 	QuotaMode bool
+	// AsReference answers as envoyproxy/ratelimit does where this package would know better. A question of no hits is
+	// over only if this process has refused somebody in the window. Limits without room do not charge others for hits
+	// that are named, unless Charge says so. An unlimited rule is no quota with room, and quotas that are all spent give
+	// nothing back.
+	AsReference bool
+	// HideRule leaves the rule that refuses out of dynamic_metadata.
+	HideRule bool
 }
 
 // Headers says which headers a response brings. An empty name leaves that

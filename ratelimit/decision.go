@@ -32,6 +32,7 @@ type Decision struct {
 	returns   bool // a lease came back with it, which is nothing to decide about
 	reports   bool // what a request has cost that reserved units: noteReport answers it
 	Counted   bool // counters decided, in the store or in this process
+	Known     bool // this process had refused the key in this window before; only with Config.AsReference
 	Outcome   Outcome
 	// policy answers instead of the counters, unless it is zero; cause is then why. It is also set where
 	// the counters could not be asked now, and have refused before.
@@ -46,6 +47,9 @@ func (d *Decision) Rule() *descriptors.Rule {
 	}
 	return d.view.rule
 }
+
+// LacksDomain reports whether no rules have the domain of the descriptor.
+func (d *Decision) LacksDomain() bool { return !d.match.Domain && !d.returns }
 
 // Charges reports whether the descriptor takes units, or reports those that a request has used.
 func (d *Decision) Charges() bool { return d.n > 0 || d.reports }
@@ -73,14 +77,17 @@ func (c *Call) conclude(b *Batch, d *Decision) {
 	case d.policy == descriptors.FailAllow, d.policy == descriptors.FailError:
 		d.Cause, d.Outcome = c.cause, c.cause.outcomes[d.policy]
 	default:
-		c.concludeCounted(d, b.engine.conf.ShadowMode)
+		c.concludeCounted(d, b.engine)
 	}
 }
 
 // concludeCounted completes d by the outcome of its ops that matters most.
-func (c *Call) concludeCounted(d *Decision, shadowMode bool) {
+func (c *Call) concludeCounted(d *Decision, e *engine) {
 	at, shadowed := c.decisive(d)
 	out, view := &c.Verdict.Outcomes[at], c.views[at]
+	if e.refused != nil && !out.Admitted {
+		d.Known = e.refused.knows(&c.Ops[at], out, c.Verdict.At)
+	}
 	wait := out.Reset
 	if !out.Admitted && out.Retry != limit.Never {
 		wait = out.Retry
@@ -94,7 +101,7 @@ func (c *Call) concludeCounted(d *Decision, shadowMode bool) {
 		d.Near = c.nearlyUsed(d)
 	}
 	switch {
-	case !out.Admitted && !st.OverLimit, shadowed && out.Admitted, st.OverLimit && shadowMode:
+	case !out.Admitted && !st.OverLimit, shadowed && out.Admitted, st.OverLimit && e.conf.ShadowMode:
 		d.Outcome = OutcomeShadow
 	case st.OverLimit:
 		d.Outcome = OutcomeOverLimit

@@ -188,7 +188,7 @@ func (conf *Config) setOp(op *limit.Op, v *ruleView, lv *LimitView, group string
 	op.Key.Group, op.Key.Limit, op.Limit, op.Cost = group, lv.keyPart, lv.Limit, cost
 	// Quota mode is settled after the fact, in answer.
 	op.Shadow = lv.Shadow || v.quota || conf.ShadowMode
-	op.Each = v.each || named && lv.Limit.Overflow() != limit.Refuse
+	op.Each = v.each || named && lv.Limit.Overflow() != limit.Refuse && !conf.AsReference
 }
 
 // chargeDone has op charge work that is done, whatever becomes of others: a limit that refuses takes what is left, if

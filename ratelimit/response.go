@@ -119,9 +119,10 @@ func addMetadata(b *Batch, c *Call) {
 	}
 	if c.Response.OverLimit {
 		d := c.Refuses
-		if d.Tier != nil {
+		switch {
+		case d.Tier != nil:
 			add(d.Tier.refused)
-		} else {
+		case !b.engine.conf.HideRule:
 			add(d.Limit.refused)
 		}
 	}

@@ -48,6 +48,9 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 		conf.Timeout = DefaultTimeout
 	}
 	s := &Service{engine: engine{conf: conf, coverage: NewCoverage()}, readers: readersFor(&conf), admits: admits(&conf)}
+	if conf.AsReference {
+		s.refused = newRefusedKeys()
+	}
 	s.refusals.PerSecond, s.failures.PerSecond = refusalsPerSecond, failuresPerSecond
 	s.warnings.PerSecond, s.warned = warningsPerSecond, newWarnedKeys()
 	if conf.LogRefusals > 0 {

@@ -389,7 +389,7 @@ descriptors:
   - {key: a, limits: [{name: burst, algorithm: fixed_window, limit: 2, window: 1h}]}
   - {key: b, rate_limit: {unit: day, requests_per_unit: 1}}
 `)
-	s := start(t, rules(root, "HEADGATE_IETF_HEADERS", "true"))
+	s := start(t, rules(root, "HEADGATE_IETF_HEADERS", "true", "HEADGATE_RETRY_AFTER_HEADER", "Retry-After"))
 	for _, c := range []struct {
 		key, policy, fields string
 		retry               bool

@@ -16,7 +16,7 @@ import (
 func ReferenceMetrics(figured []metrics.Row) string {
 	var b strings.Builder
 	b.WriteString("| name | labels | meaning | headgate's own |\n|---|---|---|---|\n")
-	for _, row := range refmetrics.New(nil, nil, 0, false).Rows() {
+	for _, row := range refmetrics.New(nil, nil, refmetrics.Config{LocalCache: true}).Rows() {
 		var labels []string
 		for _, name := range row.Labels.Names() {
 			labels = append(labels, quoted(name))
@@ -45,9 +45,6 @@ var ownNames = map[string]string{
 	"ratelimit_service_response_time_seconds":   "`headgate_request_duration_seconds`",
 	"ratelimit_redis_pool_cx_active":            "`headgate_redis_pool_connections`",
 	"ratelimit_redis_per_second_pool_cx_active": "`headgate_redis_pool_connections`",
-	"ratelimit_localcache_hitCount":             "`headgate_denycache_hits_total`",
-	"ratelimit_localcache_entryCount":           "`headgate_denycache_entries`",
-	"ratelimit_localcache_evacuateCount":        "`headgate_denycache_evictions_total`",
 }
 
 // Tracing renders the variables of OpenTelemetry as a Markdown table.

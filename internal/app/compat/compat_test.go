@@ -134,7 +134,8 @@ func TestEachVariableBecomesItsSetting(t *testing.T) {
 		{"USE_PROMETHEUS=true PROMETHEUS_PATH=/m", "metrics-path", "/m"},
 		{"", "reference-metrics", "true"},
 		{"NEAR_LIMIT_RATIO=0.5", "near-limit-ratio", "0.5"},
-		{"USE_STATSD= STATSD_HOST=h", "statsd", unset},
+		{"USE_STATSD= STATSD_HOST=h", "statsd", "h:8125"},
+		{"USE_STATSD= USE_PROMETHEUS=true", "statsd", unset},
 		{"STATSD_HOST=h", "statsd", unset},
 		{"USE_STATSD=true", "statsd", "localhost:8125"},
 		{"USE_STATSD=true STATSD_HOST=:: STATSD_PORT=1", "statsd", "[::]:1"},
@@ -306,8 +307,7 @@ func TestWhatHasNoEffectIsToldOf(t *testing.T) {
 	for _, c := range []struct{ env, warning, note, ignored string }{
 		{"USE_STATSD=true EXTRA_TAGS=a:b", "", "", ""},
 		{"USE_STATSD=false STATSD_HOST=h", "", "", ""},
-		{"USE_STATSD= STATSD_HOST=h", "USE_STATSD is not set, and no metrics are sent; the reference sends them to " +
-			"STATSD_HOST:STATSD_PORT, here h:8125: set USE_STATSD=true for that, or USE_STATSD=false", "", ""},
+		{"USE_STATSD= STATSD_HOST=h", "", "", ""},
 		{"USE_STATSD= USE_PROMETHEUS=true", "", "", ""},
 		{"USE_STATSD= DISABLE_STATS=true", "", "", ""},
 		{"USE_STATSD=true STATSD_PORT=tcp://10.0.0.1:8125", "STATSD_PORT is ignored: Kubernetes set it", "", ""},
@@ -335,8 +335,8 @@ func TestWhatHasNoEffectIsToldOf(t *testing.T) {
 		{"DEBUG_PORT=tcp://10.0.0.1:6070", "DEBUG_PORT is ignored: Kubernetes set it", "", ""},
 		{"GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k GRPC_SERVER_TLS_CA_CERT=b", "",
 			"none is demanded", ""},
-		{"LOCAL_CACHE_SIZE_IN_BYTES=1 MEMCACHE_SRV=x", "", "the debug port listens on 127.0.0.1",
-			"LOCAL_CACHE_SIZE_IN_BYTES MEMCACHE_SRV"},
+		{"REDIS_PIPELINE_LIMIT=1 MEMCACHE_SRV=x", "", "the debug port listens on 127.0.0.1",
+			"MEMCACHE_SRV REDIS_PIPELINE_LIMIT"},
 		{"UNKNOWN_NAME=1", "", "", ""},
 		{"SHADOW_MDE=true", "environment variable SHADOW_MDE has no effect; did you mean SHADOW_MODE?", "", ""},
 		{"REDIS_AUT=secret redis_tls=true", "variable REDIS_AUT has no effect; did you mean REDIS_AUTH?\n" +

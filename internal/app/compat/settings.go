@@ -71,12 +71,18 @@ var mappings = []mapping{
 		"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION",
 		"REDIS_POOL_SIZE", "REDIS_TIMEOUT", "CACHE_KEY_PREFIX", "REDIS_LAYOUT", "EXPIRATION_JITTER_MAX_SECONDS"}, backend},
 
+	{"backend-timeout", []string{"REDIS_TIMEOUT"}, copy1("REDIS_TIMEOUT")},
+
 	{"backend-per-second", []string{"REDIS_PERSECOND", "REDIS_PERSECOND_TYPE", "REDIS_PERSECOND_SOCKET_TYPE",
 		"REDIS_PERSECOND_URL", "REDIS_PERSECOND_AUTH", "REDIS_PERSECOND_AUTH_FILE", "REDIS_PERSECOND_SENTINEL_AUTH",
 		"REDIS_PERSECOND_TLS", "REDIS_PERSECOND_POOL_SIZE", "REDIS_PERSECOND_TIMEOUT"}, perSecondBackend},
 
-	{"charge", nil, always("each")},       // refused requests count
+	// Refused requests count, unless they are not to.
+	{"charge", []string{stopIncrement}, either(stopIncrement, "all_or_nothing", "each")},
 	{"overflow", nil, always("saturate")}, // costs that Envoy reports after the response count
+	{"reference-answers", nil, always("true")},
+	{"retry-after-header", nil, always("")},
+	{"rule-metadata", nil, always("false")},
 	{"on-backend-error", nil, always("error")},
 	{"backend-required", nil, always("true")},
 	copied("shadow-mode", "SHADOW_MODE"),
@@ -92,6 +98,7 @@ var mappings = []mapping{
 	{"metrics-path", []string{"PROMETHEUS_PATH"},
 		when(isOn("USE_PROMETHEUS"), when(isSet("PROMETHEUS_PATH"), copy1("PROMETHEUS_PATH")))},
 	{"reference-metrics", nil, always("true")},
+	{"reference-local-cache", []string{localCache}, when(hasLocalCache, always("true"))},
 	copied("near-limit-ratio", "NEAR_LIMIT_RATIO"),
 	{"statsd", []string{"USE_STATSD", "STATSD_HOST", "STATSD_PORT", "DISABLE_STATS"}, statsd},
 	{"statsd-protocol", []string{"STATSD_PROTOCOL"}, when((*translation).sendsStats,
@@ -99,6 +106,9 @@ var mappings = []mapping{
 	{"statsd-tag", []string{"EXTRA_TAGS"}, extraTags},
 	{"statsd-interval", []string{"STATS_FLUSH_INTERVAL"}, when((*translation).sendsStats, copy1("STATS_FLUSH_INTERVAL"))},
 }
+
+// hasLocalCache is the condition that the reference would keep what is used up in its memory.
+func hasLocalCache(t *translation) bool { return t.set(localCache) && t.text(localCache) != "0" }
 
 // Makes returns what is made of a variable: settings, as their flags, and variables of OpenTelemetry.
 func Makes(variable string) (names []string) {

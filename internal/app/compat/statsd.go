@@ -5,20 +5,16 @@ import (
 	"strings"
 )
 
-// sendsStats reports whether metrics are sent to a collector. A variable must ask for that: the reference sends them to
-// localhost by default.
+// sendsStats reports whether metrics are sent to a collector, as by default. The reference does not start if it is to
+// serve them for Prometheus, too, unless USE_STATSD is false.
 func (t *translation) sendsStats() bool {
-	return t.set("USE_STATSD") && t.on("USE_STATSD") && !t.on("DISABLE_STATS")
+	other := t.on("USE_PROMETHEUS") || t.on("USE_DOG_STATSD")
+	return t.on("USE_STATSD") && !t.on("DISABLE_STATS") && (t.set("USE_STATSD") || !other)
 }
 
 func statsd(t *translation) []string {
 	if t.sendsStats() {
 		return []string{net.JoinHostPort(t.text("STATSD_HOST"), t.text("STATSD_PORT"))}
-	}
-	if !t.set("USE_STATSD") && !t.on("DISABLE_STATS") && !t.on("USE_PROMETHEUS") && !t.on("USE_DOG_STATSD") {
-		t.warn("USE_STATSD is not set, and no metrics are sent; the reference sends them to STATSD_HOST:STATSD_PORT, here "+
-			"%s: set USE_STATSD=true for that, or USE_STATSD=false", net.JoinHostPort(t.text("STATSD_HOST"),
-			t.text("STATSD_PORT")))
 	}
 	return nil
 }

@@ -27,6 +27,12 @@ const (
 	perSecond  = "as `REDIS_SOCKET_TYPE`, and so on"
 )
 
+// Variables whose names are long.
+const (
+	stopIncrement = "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT"
+	localCache    = "LOCAL_CACHE_SIZE_IN_BYTES"
+)
+
 // Variables are all that the reference reads, in the order of the documentation.
 var Variables = []Known{
 	{"HOST", "0.0.0.0", anyText, Mapped, ""},
@@ -151,11 +157,13 @@ var Variables = []Known{
 	{"REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM", "1", number, Ignored, builtIn},
 	{"REDIS_PERSECOND_TIMEOUT", "10s", duration, Mapped, ""},
 	{"REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR", "WAIT", text, Ignored, builtIn},
-	{"LOCAL_CACHE_SIZE_IN_BYTES", "0", number, Ignored, "refusals are repeated without Redis for up to a second, always"},
+	{localCache, "0", number, Mapped, "refusals are repeated without Redis for up to a second, always; more than 0: " +
+		"metrics also have `over_limit_with_local_cache` and `localcache`, about limits that this process knows to be " +
+		"used up"},
 	{"EXPIRATION_JITTER_MAX_SECONDS", "300", number, Mapped,
 		"with `REDIS_LAYOUT=envoy`; else keys expire when their window ends"},
-	{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "false", boolean, Ignored,
-		"a refusal counts nothing beyond the limit; with `REDIS_LAYOUT=envoy` it always does"},
+	{stopIncrement, "false", boolean, Mapped,
+		"true: a refused request is charged to no limit that has room"},
 
 	{"SHADOW_MODE", "false", boolean, Mapped, "read once, at the start"},
 	{"QUOTA_MODE", "false", boolean, Mapped, "read once, at the start"},
@@ -176,8 +184,8 @@ var Variables = []Known{
 	{"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", "false", boolean, Warned, "response times are in seconds"},
 	{"NEAR_LIMIT_RATIO", "0.8", ratio, Mapped, ""},
 	{"USE_STATSD", "true", boolean, Mapped,
-		"must be true for metrics to be sent; not set: a warning, and none are; by the reference's names, but without " +
-			"`domain_not_found`, `over_limit_with_local_cache`, `localcache`, `cx_total`, `cx_local_close` and `runtime`"},
+		"by the reference's names, but without `cx_total`, `cx_local_close` and `runtime`; not set, and " +
+			"`USE_PROMETHEUS` or `USE_DOG_STATSD` is true: metrics are not sent"},
 	{"STATSD_HOST", "localhost", text, Mapped, ""},
 	{"STATSD_PORT", "8125", port, Mapped, ""},
 	{"STATSD_PROTOCOL", "tcp", text, Mapped, "`tcp` or `udp`"},

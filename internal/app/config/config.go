@@ -54,8 +54,10 @@ type Config struct {
 
 	MetricsPath      string
 	ReferenceMetrics bool
-	NearLimitRatio   string
-	StatsD           StatsD
+	// ReferenceLocalCache has them say which refusals this process knew before.
+	ReferenceLocalCache bool
+	NearLimitRatio      string
+	StatsD              StatsD
 
 	Charge         string
 	Overflow       string
@@ -73,6 +75,8 @@ type Config struct {
 	// ResponseHeaders has answers bring the headers of Limits about the limit, its rest and its end.
 	ResponseHeaders bool
 	DynamicMetadata bool
+	// RuleMetadata has refusals name their rule in dynamic metadata.
+	RuleMetadata bool
 
 	LeaseTTL    time.Duration
 	LeaseSecret string
@@ -244,6 +248,9 @@ func (c *Config) listenerSettings() []settings.Setting {
 		settings.Row("reference-metrics", &c.ReferenceMetrics, false,
 			"also serve the metrics of envoyproxy/ratelimit, by its names (docs/migrate.md), and no OpenMetrics, "+
 				"which would rename them"),
+		settings.Row("reference-local-cache", &c.ReferenceLocalCache, false,
+			"also serve the metrics of the local cache of envoyproxy/ratelimit, about limits that this process knows to be "+
+				"used up; needs --reference-answers"),
 		settings.Row("near-limit-ratio", &c.NearLimitRatio, "0.8",
 			"part of a limit from which hits count as near it, in the metrics of --reference-metrics", settings.Ratio),
 	}
@@ -286,6 +293,8 @@ func (c *Config) decisionSettings() []settings.Setting {
 		settings.Row("shadow-mode", &c.Limits.ShadowMode, false,
 			"refuse nothing; statuses and metrics still say what would have been refused"),
 		settings.Row("quota-mode", &c.Limits.QuotaMode, false, "treat every rule as if it had quota_mode"),
+		settings.Row("reference-answers", &c.Limits.AsReference, false,
+			"answer as envoyproxy/ratelimit does where headgate does otherwise by itself (docs/compatibility.md)"),
 	}
 }
 
@@ -307,6 +316,8 @@ func (c *Config) answerSettings() []settings.Setting {
 		settings.Row("rule-header", &c.Limits.Headers.Rule, "",
 			"`name` of a header, such as x-headgate-rule, that tells clients which rule refused; empty: disabled",
 			settings.HeaderName),
+		settings.Row("rule-metadata", &c.RuleMetadata, true,
+			"say in the dynamic metadata of a refusal which rule refuses, as rule"),
 		settings.Row("dynamic-metadata", &c.DynamicMetadata, false,
 			"add domain, descriptors and hits to the response's dynamic metadata"),
 		settings.Row("unit-multiplier", &c.Limits.UnitMultipliers, false,
@@ -505,6 +516,7 @@ func (c *Config) Decisions() ratelimit.Config {
 	d.PolicyMetrics, _ = policies.ParsePatterns(c.Policies.Metrics)
 	d.Timeout, d.Metadata, d.OwnerGrace = c.BackendTimeout, c.DynamicMetadata, c.OwnerGrace
 	d.LogKeys = c.LogKeys != HashedKeys
+	d.HideRule = !c.RuleMetadata
 	return d
 }
 

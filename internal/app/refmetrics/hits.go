@@ -15,6 +15,9 @@ type hits struct {
 	near   atomic.Uint64 // those between the limit's near-limit ratio and the limit
 	within atomic.Uint64 // those of admitted descriptors
 	shadow atomic.Uint64 // those beyond the limit that shadow mode admitted
+	local  atomic.Uint64 // those beyond a limit that this process knew to be used up
+
+	negative atomic.Uint64 // hits that were given back
 }
 
 // count counts those of a decision. nearLimit is the part of a limit from which hits are near it.
@@ -46,6 +49,9 @@ func (h *hits) count(c *ratelimit.Call, d *ratelimit.Decision, nearLimit float32
 		h.near.Add(uint64(most - max(near, before)))
 	}
 	h.over.Add(uint64(over))
+	if d.Known {
+		h.local.Add(uint64(over))
+	}
 	if d.Limit.Shadow {
 		h.shadow.Add(uint64(over))
 	}

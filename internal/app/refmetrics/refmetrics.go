@@ -30,15 +30,24 @@ type Metrics struct {
 	times    metrics.Histograms
 	rows     []metrics.Row
 
-	log       *slog.Logger
-	levels    bool    // whether series have all levels of a rule, for StatsD
-	nearLimit float32 // the part of a limit from which hits are near it
-	warned    atomic.Bool
-	byRule    sync.Map // *hits by *descriptors.Rule, of rules whose labels have no values
+	log    *slog.Logger
+	conf   Config
+	warned atomic.Bool
+	byRule sync.Map // *hits by *descriptors.Rule, of rules whose labels have no values
+
+	notFound     domains
+	known, asked metrics.Counter // decisions of limits, by whether this process knew them to be used up
 
 	mu     sync.RWMutex
 	series map[hitLabels]*hitSeries
 	bytes  int // of the labels of series
+}
+
+// A Config says which metrics there are.
+type Config struct {
+	NearLimit  float32 // the part of a limit from which hits are near it
+	Levels     bool    // whether there is a series for each level of a rule, for [Metrics.StatsD]; rows add them up
+	LocalCache bool    // whether there are those of the reference's local cache
 }
 
 // hitLabels are the labels of a series of hits. Empty ones are left out. rest are the levels below, which StatsD has
@@ -64,7 +73,13 @@ var hitStats = [...]struct {
 		func(c *hits) *atomic.Uint64 { return &c.near }},
 	{"within_limit", "Hits of descriptors that were admitted.", func(c *hits) *atomic.Uint64 { return &c.within }},
 	{"shadow_mode", "Hits beyond a limit in shadow mode.", func(c *hits) *atomic.Uint64 { return &c.shadow }},
+	{"total_negative_hits", "Hits that were given back.", func(c *hits) *atomic.Uint64 { return &c.negative }},
+	{localStat, "Hits beyond a limit that this process knew to be used up, with --reference-local-cache.",
+		func(c *hits) *atomic.Uint64 { return &c.local }},
 }
+
+// localStat is the statistic that only the reference's local cache has.
+const localStat = "over_limit_with_local_cache"
 
 // A rule is what metrics call one.
 type rule struct{ domain, path string }
@@ -77,24 +92,23 @@ var figures = []struct {
 }{
 	{"ratelimit_redis_pool_cx_active", "headgate_redis_pool_connections", false},
 	{"ratelimit_redis_per_second_pool_cx_active", "headgate_redis_pool_connections", true},
-	{"ratelimit_localcache_hitCount", "headgate_denycache_hits_total", false},
-	{"ratelimit_localcache_entryCount", "headgate_denycache_entries", false},
-	{"ratelimit_localcache_evacuateCount", "headgate_denycache_evictions_total", false},
 }
 
-// New returns the metrics of the reference for services that count in decided, too. nearLimit is the part of a limit
-// from which hits are near it. levels says whether there is a series for each level of a rule, as [Metrics.StatsD] has
-// them; rows add them up.
-func New(decided *ratelimit.Metrics, log *slog.Logger, nearLimit float32, levels bool) *Metrics {
-	m := &Metrics{log: log, nearLimit: nearLimit, levels: levels, series: map[hitLabels]*hitSeries{}}
+// New returns the metrics of the reference for services that count in decided, too.
+func New(decided *ratelimit.Metrics, log *slog.Logger, conf Config) *Metrics {
+	m := &Metrics{log: log, conf: conf, series: map[hitLabels]*hitSeries{}}
 	method := metrics.Closed("grpc_method", "ShouldRateLimit")
-	for i := range hitStats {
+	for i := range m.hitStats() {
 		m.rows = append(m.rows, metrics.Row{Name: "ratelimit_service_rate_limit_" + hitStats[i].name, Help: hitStats[i].help,
 			Kind:   metrics.IsCounter,
 			Labels: metrics.Open("domain", "key1", "key2"), Ragged: true,
 			Each: func(emit metrics.Emit) { m.each(hitStats[i].value, emit) }})
 	}
 	m.rows = append(m.rows,
+		metrics.Row{Name: "ratelimit_service_rate_limit_domain_not_found",
+			Help: "Descriptors of domains that no rules have. The first 100 such domains have series of their own; the rest " +
+				"are counted under domain \"(other)\".",
+			Kind: metrics.IsCounter, Labels: metrics.Open("domain"), Each: m.notFound.each},
 		m.shadow.Row("ratelimit_service_global_shadow_mode", "Requests that only --shadow-mode admitted."),
 		metrics.CounterOf("ratelimit_service_config_load_success", "Rules put in force.", func() int64 {
 			ok, _ := decided.Loads()
@@ -114,7 +128,31 @@ func New(decided *ratelimit.Metrics, log *slog.Logger, nearLimit float32, levels
 		metrics.Row{Name: "ratelimit_service_total_requests", Help: "Calls by gRPC.", Kind: metrics.IsCounter, Labels: method,
 			Each: func(emit metrics.Emit) { emit([]string{"ShouldRateLimit"}, float64(m.requests.Value()), nil) }},
 		m.times.Row("ratelimit_service_response_time_seconds", "Time to answer a call by gRPC.", buckets, method))
+	if conf.LocalCache {
+		m.rows = append(m.rows, m.localRows()...)
+	}
 	return m
+}
+
+// hitStats are those of the table that there are.
+func (m *Metrics) hitStats() int {
+	if m.conf.LocalCache {
+		return len(hitStats)
+	}
+	return len(hitStats) - 1
+}
+
+// localRows are the metrics of the reference's local cache.
+func (m *Metrics) localRows() []metrics.Row {
+	return []metrics.Row{
+		metrics.GaugeOf("ratelimit_localcache_hitCount",
+			"Descriptors refused by a limit that this process knew to be used up, with --reference-local-cache.",
+			func() int64 { return m.known.Value() }),
+		metrics.GaugeOf("ratelimit_localcache_missCount", "Descriptors with a limit that it did not know to be used up, "+
+			"with --reference-local-cache.", func() int64 { return m.asked.Value() }),
+		metrics.GaugeOf("ratelimit_localcache_lookupCount", "Both together, with --reference-local-cache.",
+			func() int64 { return m.known.Value() + m.asked.Value() }),
+	}
 }
 
 // buckets are those that Prometheus has by default.
@@ -180,7 +218,7 @@ func (m *Metrics) each(value func(*hits) *atomic.Uint64, emit metrics.Emit) {
 // domains under none.
 func (m *Metrics) of(domain, path, label string) *hits {
 	labels := labelsOfHits(domain, label)
-	if !m.levels {
+	if !m.conf.Levels {
 		labels.rest = ""
 	}
 	m.mu.RLock()

@@ -37,7 +37,7 @@ func TestLabelsOfHits(t *testing.T) {
 func TestHitsAreBounded(t *testing.T) {
 	const many = maxHitSeries * 5 / 4
 	for _, size := range []int{1, 2000} {
-		r := New(ratelimit.NewMetrics(), slog.New(slog.DiscardHandler), 0.8, size == 1)
+		r := New(ratelimit.NewMetrics(), slog.New(slog.DiscardHandler), Config{NearLimit: 0.8, Levels: size == 1})
 		for i := range many {
 			r.of("d", "", fmt.Sprintf("k_%d%s", i, strings.Repeat("x", size))).total.Add(1)
 		}
@@ -68,7 +68,7 @@ func TestSeriesOfHitsGoWithTheirRules(t *testing.T) {
 		}
 		return set
 	}
-	r := New(ratelimit.NewMetrics(), slog.New(slog.DiscardHandler), 0.8, false)
+	r := New(ratelimit.NewMetrics(), slog.New(slog.DiscardHandler), Config{NearLimit: 0.8})
 	// Two rules share a series, since deeper levels have no label.
 	r.of("d", "a.b.x", "a.b.x").total.Add(1)
 	r.of("d", "a.b.y", "a.b.y").total.Add(2)
@@ -95,7 +95,7 @@ func TestSeriesOfHitsGoWithTheirRules(t *testing.T) {
 // StatsD has a series for each level of a rule, and Prometheus their sum.
 func TestLevelsBelowTheLabels(t *testing.T) {
 	for _, levels := range []bool{false, true} {
-		m := New(ratelimit.NewMetrics(), slog.New(slog.DiscardHandler), 0.8, levels)
+		m := New(ratelimit.NewMetrics(), slog.New(slog.DiscardHandler), Config{NearLimit: 0.8, Levels: levels})
 		m.of("d", "", "a.b.c").total.Add(1)
 		m.of("d", "", "a.b.e.f").total.Add(2)
 		read := func(each func(metrics.Emit)) map[string]float64 {

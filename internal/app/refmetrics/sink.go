@@ -9,8 +9,20 @@ import (
 // admits.
 func (m *Metrics) See(b *ratelimit.Batch, c *ratelimit.Call) {
 	for i := range c.Decisions {
-		if d := &c.Decisions[i]; d.Charges() && d.Cost > 0 {
-			m.hitsUnder(b, c.Request.Domain, d).count(c, d, m.nearLimit)
+		d := &c.Decisions[i]
+		switch {
+		case d.Known:
+			m.known.Inc()
+		case d.Counted:
+			m.asked.Inc()
+		}
+		switch {
+		case d.LacksDomain():
+			m.notFound.add(c.Request.Domain)
+		case d.Charges() && d.Cost > 0:
+			m.hitsUnder(b, c.Request.Domain, d).count(c, d, m.conf.NearLimit)
+		case d.Charges() && d.Cost < 0:
+			m.hitsUnder(b, c.Request.Domain, d).negative.Add(uint64(-d.Cost))
 		}
 	}
 	if c.Refuses != nil && !c.Response.OverLimit {

@@ -9,20 +9,24 @@ import (
 
 // statNames are the reference's names in StatsD of those rows whose names there are not made of labels alone.
 var statNames = map[string]string{
-	"ratelimit_service_global_shadow_mode":      "ratelimit.service.global_shadow_mode",
-	"ratelimit_service_config_load_success":     "ratelimit.service.config_load_success",
-	"ratelimit_service_config_load_error":       "ratelimit.service.config_load_error",
-	"ratelimit_service_should_rate_limit_error": "ratelimit.service.call.should_rate_limit.{}",
-	"ratelimit_service_total_requests":          "ratelimit_server.{}.total_requests",
-	"ratelimit_service_response_time_seconds":   "ratelimit_server.{}.response_time",
-	"ratelimit_redis_pool_cx_active":            "ratelimit.redis_pool.cx_active",
-	"ratelimit_redis_per_second_pool_cx_active": "ratelimit.redis_per_second_pool.cx_active",
+	"ratelimit_service_rate_limit_domain_not_found": "ratelimit.service.rate_limit.{}.domain_not_found",
+	"ratelimit_service_global_shadow_mode":          "ratelimit.service.global_shadow_mode",
+	"ratelimit_service_config_load_success":         "ratelimit.service.config_load_success",
+	"ratelimit_service_config_load_error":           "ratelimit.service.config_load_error",
+	"ratelimit_service_should_rate_limit_error":     "ratelimit.service.call.should_rate_limit.{}",
+	"ratelimit_service_total_requests":              "ratelimit_server.{}.total_requests",
+	"ratelimit_service_response_time_seconds":       "ratelimit_server.{}.response_time",
+	"ratelimit_redis_pool_cx_active":                "ratelimit.redis_pool.cx_active",
+	"ratelimit_redis_per_second_pool_cx_active":     "ratelimit.redis_per_second_pool.cx_active",
+	"ratelimit_localcache_hitCount":                 "ratelimit.localcache.hitCount",
+	"ratelimit_localcache_missCount":                "ratelimit.localcache.missCount",
+	"ratelimit_localcache_lookupCount":              "ratelimit.localcache.lookupCount",
 }
 
 // StatsD returns the metrics as the reference sends them to StatsD. Figures are the rows that [Figures] returned. There
 // the name of a rule has all of its levels, for which New was told to keep them.
 func (m *Metrics) StatsD(figures []metrics.Row) (list []statsd.Metric) {
-	for i := range hitStats {
+	for i := range m.hitStats() {
 		list = append(list, statsd.Metric{Name: "ratelimit.service.rate_limit.{}." + hitStats[i].name,
 			Row: metrics.Row{Kind: metrics.IsCounter, Each: func(emit metrics.Emit) {
 				m.mu.RLock()
@@ -32,7 +36,7 @@ func (m *Metrics) StatsD(figures []metrics.Row) (list []statsd.Metric) {
 				}
 			}}})
 	}
-	for _, row := range append(m.rows[len(hitStats):len(m.rows):len(m.rows)], figures...) {
+	for _, row := range append(m.rows[m.hitStats():len(m.rows):len(m.rows)], figures...) {
 		if name := statNames[row.Name]; name != "" {
 			list = append(list, statsd.Metric{Name: name, Row: row})
 		}

@@ -56,7 +56,11 @@ func (s *server) writeRules(w http.ResponseWriter, _ *http.Request) {
 	if describe := s.limits.rules.describe; describe != nil {
 		_ = describe(w) // the reader may be gone
 	}
-	_ = s.limits.service.Rules().Dump(w)
+	dump := s.limits.service.Rules().Dump
+	if s.conf.Limits.AsReference {
+		dump = s.limits.service.Rules().DumpAsReference
+	}
+	_ = dump(w)
 }
 
 // commandLine is that of the process, without the secrets of its settings.

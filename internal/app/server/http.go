@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -118,6 +119,10 @@ func (s *server) httpHandler(ready http.Handler) http.Handler {
 		}
 		if !s.phase.serving.Load() {
 			http.Error(w, "waiting for rules", http.StatusInternalServerError)
+			return
+		}
+		if s.conf.Limits.AsReference {
+			_, _ = io.WriteString(w, "OK") // without the end of a line
 			return
 		}
 		fmt.Fprintln(w, "OK")

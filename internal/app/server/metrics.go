@@ -66,7 +66,8 @@ func Rows() []metrics.Row {
 // addReference adds the metrics of envoyproxy/ratelimit.
 func (m *serverMetrics) addReference(log *slog.Logger, conf *config.Config) {
 	near, _ := strconv.ParseFloat(conf.NearLimitRatio, 32) // checked
-	m.reference = refmetrics.New(m.decisions, log, float32(near), conf.StatsD.Address != "")
+	m.reference = refmetrics.New(m.decisions, log, refmetrics.Config{NearLimit: float32(near),
+		Levels: conf.StatsD.Address != "", LocalCache: conf.ReferenceLocalCache})
 	m.Add(m.reference.Rows()...)
 }
 
