@@ -7,7 +7,7 @@ set -euo pipefail
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/headgate-testenv
 gateway=v1.9.1
 # The commit of the reference that tests compare with, as Go names it.
-reference=v1.4.1-0.20260122083618-3fb702589d36
+reference=$(go -C "$(dirname "$0")/../tools/reference" list -m -f '{{.Version}}' github.com/envoyproxy/ratelimit)
 
 build() { # folder program package
     local folder=$cache/$1

@@ -18,24 +18,24 @@ var swapped = scenario{name: "the swap", host: "swap",
 	rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Distinct}]}]\n  " + threePerHour}
 
 // Who swaps the image keeps what clients, dashboards and operators see: headers, metrics, a Redis that fails, and
-// policies that change. The reference does the same in the same lab, but for Retry-After, which it does not send.
+// policies that change. The reference does the same in the same lab.
 func TestSwap(t *testing.T) {
 	metrics := map[string]string{}
 	for _, c := range []struct {
 		name, program string
-		retryAfter    bool
+		waits         bool // for its control plane, maybe for longer than tests do
 	}{
-		{"the reference", testenv.Built(t, "RATELIMIT_REFERENCE", "ratelimit-reference", "service_cmd"), false},
-		{"headgate", program, true},
+		{"the reference", testenv.Built(t, "RATELIMIT_REFERENCE", "ratelimit-reference", "service_cmd"), true},
+		{"headgate", program, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := start(t, c.program, []scenario{swapped}, "PROMETHEUS_MAPPER_YAML=") // the reference then has its own
-			l.headers(c.retryAfter)
+			l.headers()
 			metrics[c.name] = l.hits()
 			l.policyChanges()
 			l.redisFails()
-			if !c.retryAfter {
-				l.rls.Kill() // the reference may wait for its control plane for longer than tests do
+			if c.waits {
+				l.rls.Kill()
 			}
 		})
 	}
@@ -50,7 +50,7 @@ func one(user string) request {
 }
 
 // headers spends the limit of a client and looks at what each answer says.
-func (l *lab) headers(retryAfter bool) {
+func (l *lab) headers() {
 	l.t.Helper()
 	inHour := func(text string) bool {
 		n, err := strconv.Atoi(text)
@@ -63,7 +63,7 @@ func (l *lab) headers(retryAfter bool) {
 			l.t.Errorf("request %d: %+v, want %d, %s remaining and a reset within the hour", i+1, a, want.status,
 				want.remaining)
 		}
-		if refused := a.status == 429; inHour(a.retryAfter) != (refused && retryAfter) {
+		if a.retryAfter != "" {
 			l.t.Errorf("request %d: Retry-After is %q", i+1, a.retryAfter)
 		}
 	}

@@ -50,7 +50,13 @@ type proxyConn struct {
 // upstream. The test's cleanup ends it.
 func StartProxy(tb TB, upstream string) *Proxy {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return StartProxyOn(tb, "127.0.0.1:0", upstream)
+}
+
+// StartProxyOn is StartProxy on an address.
+func StartProxyOn(tb TB, addr, upstream string) *Proxy {
+	tb.Helper()
+	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		tb.Fatalf("testenv: start a proxy: %v", err)
 	}

@@ -94,6 +94,7 @@ const (
 	Istioctl      = "istioctl"
 	Istiod        = "istiod"
 	Former        = "former"
+	Reference     = "reference"
 )
 
 // Engine describes a server, or a client, that tests can ask for.
@@ -166,6 +167,8 @@ func Engines() []Engine {
 			moving: true, setup: "make charttest"},
 		{Name: Former, What: "headgate of the commit in test/former/COMMIT", installed: "former/headgate",
 			version: []string{"version"}, moving: true, setup: "go test ./test/former, in a clone with that commit"},
+		{Name: Reference, What: "tests of envoyproxy/ratelimit", installed: "reference/integration.test", moving: true,
+			setup: "go test ./test/reference"},
 	}
 }
 
