@@ -7,12 +7,14 @@ COPY . .
 ARG TARGETARCH
 ARG VERSION=dev
 RUN CGO_ENABLED=0 GOARCH=${TARGETARCH} go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=${VERSION}" -o /image/headgate ./cmd/headgate \
- && mkdir -p /image/bin && ln -s /headgate /image/bin/headgate && ln -s /headgate /image/bin/ratelimit
+ && mkdir -p /image/bin && ln -s /headgate /image/bin/headgate && ln -s /headgate /image/bin/ratelimit \
+ && ln -s /headgate /image/bin/ratelimit_client && ln -s /headgate /image/bin/ratelimit_config_check
 
 FROM scratch
 # For TLS to servers whose certificates public authorities issued.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
-# /headgate, and /bin/ratelimit, which manifests for envoyproxy/ratelimit run: the same program under that name.
+# /headgate, and /bin/ratelimit, which manifests for envoyproxy/ratelimit run: the same program under that name,
+# and under those of its client and of its check of rules.
 COPY --from=build /image/ /
 ARG VERSION=dev
 ARG REVISION=unknown

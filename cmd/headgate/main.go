@@ -20,14 +20,14 @@ func main() {
 	os.Exit(run(context.Background(), arguments(os.Args), os.Stdin, os.Stdout, os.Stderr))
 }
 
-// arguments returns what the program is asked to do. Under the name of the reference's program,
-// as in manifests that run /bin/ratelimit, it is that.
+// arguments returns what the program is asked to do. Under the names of the reference's programs,
+// as in manifests that run /bin/ratelimit, it is those.
 func arguments(argv []string) []string {
 	if len(argv) == 0 {
 		return nil
 	}
-	if filepath.Base(argv[0]) == referenceName {
-		return append([]string{referenceName}, argv[1:]...)
+	if as := names[filepath.Base(argv[0])]; as != nil {
+		return as(argv[1:])
 	}
 	return argv[1:]
 }

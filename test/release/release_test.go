@@ -400,7 +400,8 @@ func runs(t *testing.T, root string) {
 		return err
 	})
 	if names := slices.Sorted(maps.Keys(files)); err != nil ||
-		strings.Join(names, " ") != "/bin/headgate /bin/ratelimit /etc/ssl/certs/ca-certificates.crt /headgate" {
+		strings.Join(names, " ") != "/bin/headgate /bin/ratelimit /bin/ratelimit_client /bin/ratelimit_config_check "+
+			"/etc/ssl/certs/ca-certificates.crt /headgate" {
 		t.Fatalf("the image has %v: %v", names, err)
 	}
 	for dir := root; strings.HasPrefix(dir, os.TempDir()+"/"); dir = filepath.Dir(dir) {

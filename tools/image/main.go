@@ -159,7 +159,7 @@ func (r release) root(program string) ([]byte, error) {
 			return nil, err
 		}
 	}
-	for _, link := range []string{"bin/headgate", "bin/ratelimit"} {
+	for _, link := range []string{"bin/headgate", "bin/ratelimit", "bin/ratelimit_client", "bin/ratelimit_config_check"} {
 		if err := add(tar.Header{Typeflag: tar.TypeSymlink, Name: link, Linkname: "/headgate", Mode: 0o777},
 			nil); err != nil {
 			return nil, err
