@@ -87,7 +87,6 @@ func (n *beginning) ended(err error) error {
 	}
 	err = &unansweredError{err, n.tls}
 	if n.of != nil {
-		n.of.plain.Store(false)
 		n.of.silent.Store(true)
 	}
 	if n.hello && n.writes == 1 {

@@ -74,7 +74,8 @@ func newShared(t *testing.T, b *Backend, name string, each bool) *shared {
 	key := func(s string) limit.Key { return limit.Key{Group: "1:" + name + s, Limit: "1h"} }
 	s := &shared{each: each}
 	if b.windows {
-		key = func(s string) limit.Key { return textKey(name + s + "_") }
+		// These are in one slot of a Cluster, and on several servers all the same.
+		key = func(s string) limit.Key { return textKey(name + "_{same}_" + s + "_") }
 		s.at = limit.InstantOf(time.Now())
 	}
 	overflow := limit.Refuse
@@ -236,9 +237,10 @@ func TestTwemproxyWithoutHello(t *testing.T) {
 				t.Errorf("%s, %d descriptors: %d admitted of a limit of 10, %d failed", url, n, admitted, failed)
 			}
 		}
-		lookAgain(b) // asks no INFO
-		if err := b.Ping(t.Context()); err != nil {
-			t.Errorf("%s: %v", url, err)
+		before := b.dials.Load()
+		lookAgain(b)
+		if err := b.Ping(t.Context()); err != nil || b.dials.Load() != before {
+			t.Errorf("%s: %v; connections made because of INFO: %d", url, err, b.dials.Load()-before)
 		}
 	}
 	for _, c := range []struct{ login, db, want string }{
@@ -251,6 +253,35 @@ func TestTwemproxyWithoutHello(t *testing.T) {
 		if !errors.Is(err, backends.ErrMisconfigured) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q, %q: %v", c.login, c.db, err)
 		}
+	}
+}
+
+// TestKeysMayBeApartUntilThatIsKnown: servers that are full refuse the probe. Requests are decided as if keys were
+// apart, until a Ping has found out.
+func TestKeysMayBeApartUntilThatIsKnown(t *testing.T) {
+	one, two := testenv.StartRedis(t), testenv.StartRedis(t)
+	b := open(t, "redis://"+testenv.StartTwemproxy(t, "", one.Addr, two.Addr).Addr+"?layout=envoy")
+	setMemory := func(most string) {
+		for _, s := range []*testenv.RedisServer{one, two} {
+			if err := s.Client().ConfigSet(t.Context(), "maxmemory", most).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	setMemory("1")
+	s := newShared(t, b, "full", true)
+	if v := take(t, b, s.request(0, 2))[0]; !errors.Is(v.Err, backends.ErrDeclined) {
+		t.Errorf("full servers: %+v", v)
+	}
+	setMemory("0")
+	if admitted, failed := s.admitted(t, b, 2); admitted != 10 || failed > 0 {
+		t.Errorf("%d admitted of a limit of 10, %d failed", admitted, failed)
+	}
+	if p := b.probed.Load(); p == nil || p.dials >= 0 {
+		t.Errorf("the probe has found %+v", p)
+	}
+	if err := b.Ping(t.Context()); err != nil || b.probed.Load().dials < 0 || !b.apart.Load() {
+		t.Errorf("after a ping: %v, %+v", err, b.probed.Load())
 	}
 }
 
@@ -328,8 +359,8 @@ func TestAnotherServerBehindTheAddress(t *testing.T) {
 		wrong string
 		apart bool
 	}{
-		{to: one.Addr}, {to: spreads, wrong: "several servers", apart: true}, {to: two.Addr},
-		{to: "", wrong: "ended before any answer"}, {to: one.Addr},
+		{to: one.Addr}, {to: "", wrong: "ended before any answer"}, {to: one.Addr},
+		{to: spreads, wrong: "several servers", apart: true}, {to: two.Addr},
 	} {
 		r.turn(c.to)
 		for _, b := range []*Backend{native, envoy} {
@@ -351,6 +382,9 @@ func TestAnotherServerBehindTheAddress(t *testing.T) {
 			}
 			if b == envoy && wrong == "" && b.apart.Load() != c.apart {
 				t.Errorf("step %d: keys are apart: %v", step, !c.apart)
+			}
+			if b.greeting.plain.Load() != (step >= 3) { // from then on HELLO is left out, until the next start
+				t.Errorf("step %d, layout %s: HELLO is not known: %v", step, b.name, step < 3)
 			}
 		}
 	}
