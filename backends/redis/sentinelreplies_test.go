@@ -23,17 +23,22 @@ import (
 // has a master, it answers as a Sentinel that knows it.
 type fakeSentinel struct {
 	net.Listener
-	reply  string // empty: none
+	reply  string                    // empty: none
+	answer func(words string) string // instead of it, if it is not nil
 	master atomic.Pointer[string]
 }
 
 func startFakeSentinel(t *testing.T, reply string) *fakeSentinel {
+	return startFake(t, &fakeSentinel{reply: reply})
+}
+
+func startFake(t *testing.T, f *fakeSentinel) *fakeSentinel {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	f := &fakeSentinel{Listener: l, reply: reply}
+	f.Listener = l
 	go func() {
 		for {
 			nc, err := l.Accept()
@@ -55,6 +60,9 @@ func (f *fakeSentinel) serve(nc net.Conn) {
 			return
 		}
 		reply, master := f.reply, f.master.Load()
+		if f.answer != nil {
+			reply = f.answer(words)
+		}
 		if master != nil {
 			host, port, _ := net.SplitHostPort(*master)
 			switch words {

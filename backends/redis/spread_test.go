@@ -433,6 +433,40 @@ func TestImitationsOfRedis(t *testing.T) {
 	}
 }
 
+// TestKeysThatAreGone: a fake server loses keys that a script has written, as no real one does when it is told to. One
+// that is missing may have been evicted, so the probe is repeated. If all are missing, nothing is known: another server
+// may have answered.
+func TestKeysThatAreGone(t *testing.T) {
+	for name, c := range map[string]struct {
+		missing func(n int64) bool // the n-th key that is deleted
+		want    string
+	}{
+		"none":          {func(int64) bool { return false }, ""},
+		"one":           {func(n int64) bool { return n == 5 }, ""},
+		"one each time": {func(n int64) bool { return n%probeKeys == 5 }, "several servers"},
+		"all":           {func(int64) bool { return true }, "are gone"},
+	} {
+		var deleted atomic.Int64
+		f := startFake(t, &fakeSentinel{answer: func(words string) string {
+			switch {
+			case strings.HasPrefix(words, "eval"):
+				return "*2\r\n:1\r\n$0\r\n\r\n"
+			case strings.HasPrefix(words, "del "):
+				if c.missing(deleted.Add(1)) {
+					return ":0\r\n"
+				}
+				return ":1\r\n"
+			}
+			return "-ERR unknown command\r\n"
+		}})
+		err := open(t, "redis://"+f.Addr().String()).examine(t.Context())
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) ||
+			errors.Is(err, backends.ErrMisconfigured) != (c.want == "several servers") {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
 // TestPasswordsOfSentinelsAndServers: Sentinels have passwords of their own, and errors tell whose is missing or wrong.
 func TestPasswordsOfSentinelsAndServers(t *testing.T) {
 	g := testenv.StartRedisSentinel(t, testenv.WithPassword("ofservers"), testenv.WithSentinelPassword("ofsentinels"))
