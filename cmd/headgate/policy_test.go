@@ -374,8 +374,8 @@ func TestPolicyOfARunningService(t *testing.T) {
 	run("headgate: open "+file+": no such file or directory\n", 2, "import", file)
 }
 
-// TestPolicyOfARuleByItsName: the name of a rule, as headgate rules and top print it, is the key of a policy that holds, or the
-// command says once why no policy can hold there, and makes none.
+// TestPolicyOfARuleByItsName: the name of a rule, as headgate rules and top print it, is the key of a policy that
+// holds, or the command says once why no policy can hold there, and makes none.
 func TestPolicyOfARuleByItsName(t *testing.T) {
 	rules := writeRules(t, `
 domain: shop

@@ -133,7 +133,7 @@ func (r remotePolicies) Watch(context.Context, int64) (table.State, error) {
 	return table.State{Now: time.Hour.Microseconds()}, nil
 }
 
-// neverUsed turns the refusal of a policy for a rule that uses none into a notFoundError: there is no such place for one.
+// neverUsed turns the refusal of a policy for a rule that uses none into a notFoundError.
 func neverUsed(err error) error {
 	if refusal, ok := errors.AsType[*client.Refusal](err); ok && refusal.Code == http.StatusUnprocessableEntity {
 		return notFoundError{errors.New(refusal.Message)}

@@ -179,8 +179,14 @@ func startFront(t *testing.T, version string, s setup) *front {
 // newFront runs an Envoy whose listener is called ingress.
 func newFront(t *testing.T, version, config string) *front {
 	t.Helper()
-	e := testenv.StartEnvoy(t, version, config, testenv.WithEnvoyArgs("--file-flush-interval-msec", "20"))
-	f := &front{Envoy: e, t: t, addr: e.ListenerAddr("ingress")}
+	return frontAt(t, testenv.StartEnvoy(t, version, config, testenv.WithEnvoyArgs("--file-flush-interval-msec", "20")),
+		"ingress")
+}
+
+// frontAt is a listener of a running Envoy.
+func frontAt(t *testing.T, e *testenv.Envoy, listener string) *front {
+	t.Helper()
+	f := &front{Envoy: e, t: t, addr: e.ListenerAddr(listener)}
 	// Envoys listen on all addresses in the examples.
 	f.addr = strings.Replace(f.addr, "0.0.0.0", "127.0.0.1", 1)
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
