@@ -110,7 +110,8 @@ var withArguments = map[string]string{
 // TestEveryAddrTakesHostPortAndURL: nobody has to remember which command wants which.
 func TestEveryAddrTakesHostPortAndURL(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if err := os.WriteFile("policies.csv", []byte("key,limit,window,algorithm\nk,1,1m,fixed_window\n"), 0o600); err != nil {
+	const policies = "key,limit,window,algorithm\nk,1,1m,fixed_window\n"
+	if err := os.WriteFile("policies.csv", []byte(policies), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, cmd := range leaves(rootCommand()) {

@@ -41,7 +41,8 @@ func TestCoverageAndReloads(t *testing.T) {
 			t.Fatal(out)
 		}
 	}
-	shows("coverage", "each line is a shape: the keys of a descriptor's entries", "DOMAIN", "shop    tenant   1        0 ", "shop    tenantt  0        1 ",
+	shows("coverage", "each line is a shape: the keys of a descriptor's entries", "DOMAIN",
+		"shop    tenant   1        0 ", "shop    tenantt  0        1 ",
 		`no rule has the key "tenantt" (entry 1); did you mean "tenant"?`)
 	if code, out := headgate(t, append([]string{"coverage", "--format", "json"}, admin...)...); code != 0 ||
 		!strings.Contains(out, `"unmatched": 1`) {
