@@ -143,7 +143,7 @@ func TestHTTPOfTheProgramForRateLimitsOnly(t *testing.T) {
 	t.Setenv("HEADGATE_ADMIN_TOKEN", token) // of the command
 	for name, server := range map[string]string{"small": small, "full": build(t, "./cmd/headgate", 1<<30)} {
 		address := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
-		testenv.ServeHeadgate(t, server, "--example", "--admin", address, "--admin-token", token,
+		served := testenv.ServeHeadgate(t, server, "--example", "--admin", address, "--admin-token", token,
 			"--admin-tls-cert", pair.CertFile, "--admin-tls-key", pair.KeyFile)
 		client := http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true,
 			TLSClientConfig: certs.ClientTLS(t)}}
@@ -160,6 +160,14 @@ func TestHTTPOfTheProgramForRateLimitsOnly(t *testing.T) {
 			certs.CAFile).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "rules") {
 			t.Errorf("%s: status of it: %v\n%s", name, err, out)
+		}
+		// The smaller program has pages of its own for Go's tools.
+		for _, page := range []string{"heap?gc=1", "goroutine", "profile?seconds=1"} {
+			out, err := exec.CommandContext(t.Context(), "go", "tool", "pprof", "-raw",
+				"http://"+served.Debug+"/debug/pprof/"+page).CombinedOutput()
+			if err != nil || !strings.Contains(string(out), "PeriodType") {
+				t.Errorf("%s: a profile %s: %v\n%s", name, page, err, out)
+			}
 		}
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/pprof"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,21 +14,20 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/web"
 )
 
+// A debugPage is one of the debug port.
+type debugPage struct {
+	path, help string
+	handler    http.HandlerFunc
+}
+
 // debugHandler serves what only operators should see, and a list of it. The paths are those of envoyproxy/ratelimit.
 func (s *server) debugHandler() http.Handler {
 	mux, list := http.NewServeMux(), ""
-	for _, page := range []struct {
-		path, help string
-		handler    http.HandlerFunc
-	}{
-		{"/debug/pprof/", "profiles of the process, and a list of them", pprof.Index},
+	for _, page := range slices.Concat(profilePages, []debugPage{
 		{"/debug/pprof/cmdline", "the command line, without secrets", writeCommandLine},
-		{"/debug/pprof/profile", "a profile of the CPU", withoutTurn(pprof.Profile)},
-		{"/debug/pprof/symbol", "names of addresses in profiles", pprof.Symbol},
-		{"/debug/pprof/trace", "a trace of the runtime", withoutTurn(pprof.Trace)},
 		{"/rlconfig", "the rules in force", s.writeRules},
 		{"/stats", "memory and command line of the process, from package expvar, without secrets", writeVariables},
-	} {
+	}) {
 		if page.path != s.conf.MetricsPath || s.conf.Metrics != "" {
 			mux.Handle(page.path, page.handler)
 			list += page.path + ": " + page.help + "\n"
