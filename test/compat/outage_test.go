@@ -179,3 +179,30 @@ descriptors:
 		}
 	}
 }
+
+// A caller without a deadline waits for a Redis that is slow as long as REDIS_TIMEOUT says.
+func TestCallersWithoutADeadline(t *testing.T) {
+	t.Parallel()
+	server := testenv.StartRedis(t)
+	env := withRedis(t, server, limited("d", 1_000_000))
+	env["REDIS_TIMEOUT"] = "10s"
+	s := start(t, env)
+	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(s.creds))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ask := func() error {
+		_, err := rls.NewRateLimitServiceClient(conn).ShouldRateLimit(context.Background(), inDomain("d", "a=b"))
+		return err
+	}
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	server.Pause()
+	time.AfterFunc(1500*time.Millisecond, server.Resume)
+	began := time.Now()
+	if err := ask(); err != nil || time.Since(began) < time.Second {
+		t.Errorf("after %v: %v", time.Since(began), err)
+	}
+}

@@ -69,6 +69,7 @@ type Config struct {
 	Replicas        int
 	LocalShare      string
 	BackendTimeout  time.Duration
+	CallTimeout     time.Duration // of a caller without a deadline; 0: BackendTimeout
 
 	// Limits has the rest of what says how requests are answered, as the engine has it; see [Config.Decisions].
 	Limits ratelimit.Config
@@ -287,6 +288,8 @@ func (c *Config) decisionSettings() []settings.Setting {
 				"many as each key's traffic needs, 1 % of what is left at most)", settings.OneOf("none", "auto")),
 		settings.Row("backend-timeout", &c.BackendTimeout, ratelimit.DefaultTimeout,
 			"longest wait for the backend when the caller sets no deadline", settings.Positive),
+		settings.Row("call-timeout", &c.CallTimeout, 0,
+			"longest wait of a caller that sets no deadline, if it may be longer than --backend-timeout; 0: as that"),
 		settings.Row("deadline-margin", &c.Limits.Margin, 2*time.Millisecond,
 			"time before the caller's deadline at which headgate answers: this, or a tenth of the deadline if that "+
 				"is more"),
@@ -514,7 +517,7 @@ func (c *Config) Decisions() ratelimit.Config {
 	d.LaterByRule = c.OnLaterFormat == LaterByRule
 	d.ShareAuto = c.LocalShare == "auto"
 	d.PolicyMetrics, _ = policies.ParsePatterns(c.Policies.Metrics)
-	d.Timeout, d.Metadata, d.OwnerGrace = c.BackendTimeout, c.DynamicMetadata, c.OwnerGrace
+	d.Timeout, d.Metadata, d.OwnerGrace = max(c.BackendTimeout, c.CallTimeout), c.DynamicMetadata, c.OwnerGrace
 	d.LogKeys = c.LogKeys != HashedKeys
 	d.HideRule = !c.RuleMetadata
 	return d
