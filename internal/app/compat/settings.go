@@ -100,9 +100,8 @@ var mappings = []mapping{
 	{"reference-metrics", nil, always("true")},
 	{"reference-local-cache", []string{localCache}, when(hasLocalCache, always("true"))},
 	copied("near-limit-ratio", "NEAR_LIMIT_RATIO"),
-	{"statsd", []string{"USE_STATSD", "STATSD_HOST", "STATSD_PORT", "DISABLE_STATS"}, statsd},
-	{"statsd-protocol", []string{"STATSD_PROTOCOL"}, when((*translation).sendsStats,
-		word("STATSD_PROTOCOL", "tcp or udp", map[string]string{"tcp": "tcp", "udp": "udp"}))},
+	{"statsd", []string{"USE_STATSD", "USE_DOG_STATSD", "STATSD_HOST", "STATSD_PORT", "DISABLE_STATS"}, statsd},
+	{"statsd-protocol", []string{"STATSD_PROTOCOL", "USE_DOG_STATSD"}, when((*translation).sendsStats, statsdProtocol)},
 	{"statsd-tag", []string{"EXTRA_TAGS"}, extraTags},
 	{"statsd-interval", []string{"STATS_FLUSH_INTERVAL"}, when((*translation).sendsStats, copy1("STATS_FLUSH_INTERVAL"))},
 }

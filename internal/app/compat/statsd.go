@@ -8,8 +8,16 @@ import (
 // sendsStats reports whether metrics are sent to a collector, as by default. The reference does not start if it is to
 // serve them for Prometheus, too, unless USE_STATSD is false.
 func (t *translation) sendsStats() bool {
-	other := t.on("USE_PROMETHEUS") || t.on("USE_DOG_STATSD")
-	return t.on("USE_STATSD") && !t.on("DISABLE_STATS") && (t.set("USE_STATSD") || !other)
+	plain := t.on("USE_STATSD") && (t.set("USE_STATSD") || !t.on("USE_PROMETHEUS"))
+	return (plain || t.on("USE_DOG_STATSD")) && !t.on("DISABLE_STATS")
+}
+
+// statsdProtocol is how metrics are sent. DogStatsD beats StatsD; the reference takes only one of them.
+func statsdProtocol(t *translation) []string {
+	if t.on("USE_DOG_STATSD") {
+		return []string{"dogstatsd"}
+	}
+	return word("STATSD_PROTOCOL", "tcp or udp", map[string]string{"tcp": "tcp", "udp": "udp"})(t)
 }
 
 func statsd(t *translation) []string {

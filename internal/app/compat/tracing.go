@@ -32,7 +32,7 @@ func (t *translation) traces() {
 			ownExporter)
 		return
 	}
-	t.note("TRACING_ENABLED: the trace of a call comes by W3C Trace Context (traceparent); B3 headers are not read")
+	t.note("TRACING_ENABLED: the trace of a call comes by W3C Trace Context (traceparent), or by B3 headers")
 	for i := range exports {
 		t.res.Environment = t.apply(&exports[i], t.res.Environment)
 	}

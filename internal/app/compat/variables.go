@@ -185,20 +185,20 @@ var Variables = []Known{
 	{"NEAR_LIMIT_RATIO", "0.8", ratio, Mapped, ""},
 	{"USE_STATSD", "true", boolean, Mapped,
 		"by the reference's names, but without `cx_total`, `cx_local_close` and `runtime`; not set, and " +
-			"`USE_PROMETHEUS` or `USE_DOG_STATSD` is true: metrics are not sent"},
+			"`USE_PROMETHEUS` is true: metrics are not sent"},
 	{"STATSD_HOST", "localhost", text, Mapped, ""},
 	{"STATSD_PORT", "8125", port, Mapped, ""},
 	{"STATSD_PROTOCOL", "tcp", text, Mapped, "`tcp` or `udp`"},
-	{"USE_DOG_STATSD", "false", boolean, Warned, "DogStatsD is not spoken; USE_STATSD=true sends metrics as StatsD, and " +
-		"they are served for Prometheus, on PROMETHEUS_ADDR or the debug port"},
-	{"USE_DOG_STATSD_MOGRIFIERS", "", text, Ignored, "see `USE_DOG_STATSD`, as all `DOG_STATSD_MOGRIFIER_*`"},
+	{"USE_DOG_STATSD", "false", boolean, Mapped, "true: metrics are sent as DogStatsD, by UDP, with `EXTRA_TAGS` as tags"},
+	{"USE_DOG_STATSD_MOGRIFIERS", "", text, Warned, "metrics keep the reference's names: DOG_STATSD_MOGRIFIER_* are not read"},
 	{"STATS_FLUSH_INTERVAL", "10s", duration, Mapped, ""},
 	{"DISABLE_STATS", "false", boolean, Mapped, "true: metrics are not sent"},
 	{"EXTRA_TAGS", "", text, Mapped, "`key:value`, separated by commas, for StatsD; metrics for Prometheus do not have " +
 		"them: let it add labels as it scrapes"},
 	{"TRACING_ENABLED", "false", boolean, Mapped,
 		"`OTEL_EXPORTER_OTLP_*` have their meaning; [spans](operations.md#tracing) are headgate's, without values of " +
-			"descriptors; W3C Trace Context is read, B3 is not; if `OTEL_TRACES_EXPORTER` is set, no `TRACING_*` has an effect"},
+			"descriptors; W3C Trace Context is read, and B3 where there is none; if `OTEL_TRACES_EXPORTER` is set, no " +
+			"`TRACING_*` has an effect"},
 	{"TRACING_SERVICE_NAME", "RateLimit", text, Mapped, ""},
 	{"TRACING_SERVICE_NAMESPACE", "", text, Mapped, "as `service.namespace`"},
 	{"TRACING_SERVICE_INSTANCE_ID", "", text, Mapped, "as `service.instance.id`; not set: a random one"},

@@ -12,6 +12,7 @@ import (
 type packets struct {
 	conn  net.Conn
 	most  int             // bytes of a packet
+	end   string          // of a line
 	known map[key]float64 // what the collector knows, once it is sent
 	err   error
 	long  int // lines that no packet holds
@@ -26,7 +27,7 @@ func (p *packets) put(sm *sample, before float64, name, tags string) {
 	switch since := sm.value - before; {
 	case sm.kind == metrics.IsGauge:
 		p.text(sm, name, tags)
-		p.line = append(strconv.AppendInt(p.line, int64(sm.value), 10), "|g\n"...)
+		p.line = append(strconv.AppendInt(p.line, int64(sm.value), 10), "|g"...)
 	case since == 0:
 		return
 	default:
@@ -36,6 +37,7 @@ func (p *packets) put(sm *sample, before float64, name, tags string) {
 		p.text(sm, name, tags)
 		p.since(sm, since)
 	}
+	p.line = append(p.line, p.end...)
 	if len(p.line) > p.most {
 		p.long++
 		p.known[sm.key] = sm.value
@@ -66,18 +68,17 @@ func (p *packets) text(sm *sample, name, tags string) {
 	p.line = append(append(append(p.line, after...), tags...), ':')
 }
 
-// since ends a line with what a counter has counted. Observations of a histogram are one line, with the part of them
+// since adds to a line what a counter has counted. Observations of a histogram are one line, with the part of them
 // that it stands for as its sample rate.
 func (p *packets) since(sm *sample, n float64) {
 	if sm.kind == metrics.IsCounter {
-		p.line = append(strconv.AppendInt(p.line, int64(n), 10), "|c\n"...)
+		p.line = append(strconv.AppendInt(p.line, int64(n), 10), "|c"...)
 		return
 	}
 	p.line = append(strconv.AppendFloat(p.line, sm.size, 'f', -1, 64), "|ms"...)
 	if n > 1 {
 		p.line = strconv.AppendFloat(append(p.line, "|@"...), 1/n, 'f', -1, 64)
 	}
-	p.line = append(p.line, '\n')
 }
 
 // write sends what is in the packet.

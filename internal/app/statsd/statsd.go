@@ -15,12 +15,15 @@ import (
 // A Config says what is sent, where, and how often.
 type Config struct {
 	Address  string // host:port; the host is looked up each time
-	Protocol string // "udp" or "tcp"
+	Protocol string // "udp", "tcp" or Dog
 	Interval time.Duration
 	Tags     []string // key:value
 	Metrics  []Metric
 	Log      *slog.Logger
 }
+
+// Dog is the protocol of DogStatsD: UDP, with the tags of a metric at the end of its line.
+const Dog = "dogstatsd"
 
 // Bounds of what is sent.
 const (
@@ -33,6 +36,7 @@ const (
 type Sender struct {
 	conf   Config
 	tags   string          // behind each name
+	end    string          // of each line
 	sent   map[key]float64 // what the collector knows of counters
 	warned time.Time
 
@@ -40,7 +44,16 @@ type Sender struct {
 }
 
 // New returns a sender, which [Sender.Run] starts.
-func New(conf Config) *Sender { return &Sender{conf: conf, tags: serialize(conf.Tags)} }
+func New(conf Config) *Sender {
+	s := &Sender{conf: conf, tags: serialize(conf.Tags), end: "\n"}
+	if conf.Protocol == Dog {
+		s.conf.Protocol, s.tags = "udp", ""
+		if len(conf.Tags) > 0 {
+			s.end = "|#" + strings.NewReplacer("|", "_", "\n", "_").Replace(strings.Join(conf.Tags, ",")) + "\n"
+		}
+	}
+	return s
+}
 
 // Run sends until ctx ends, and then once more.
 func (s *Sender) Run(ctx context.Context) {
@@ -71,7 +84,7 @@ func (s *Sender) send(ctx context.Context) {
 	defer conn.Close()
 	deadline, _ := ctx.Deadline()
 	_ = conn.SetDeadline(deadline) // if that fails, so do the writes
-	p := &packets{conn: conn, known: make(map[key]float64, len(samples)), most: maxPacket}
+	p := &packets{conn: conn, known: make(map[key]float64, len(samples)), most: maxPacket, end: s.end}
 	for i := range samples {
 		sm := &samples[i]
 		before := s.sent[sm.key]

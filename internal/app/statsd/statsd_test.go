@@ -110,6 +110,27 @@ func TestLines(t *testing.T) {
 	want("r.d.a_forged__.hits:1|c r.g:0|g")
 }
 
+// DogStatsD has tags at the end of each line.
+func TestDogStatsD(t *testing.T) {
+	c := listen(t)
+	var count, level figure
+	s := New(Config{Address: c.LocalAddr().String(), Protocol: Dog, Log: slog.Default(), Tags: []string{"z:1", "a:b.c|d"},
+		Metrics: []Metric{count.metric("r.{}.hits", metrics.IsCounter), level.metric("r.{}", metrics.IsGauge)}})
+	count.set("d", "k", 5)
+	level.set("g", "", 3)
+	s.send(t.Context())
+	if got, want := c.lines(), "r.d.k.hits:5|c|#z:1,a:b.c_d r.g:3|g|#z:1,a:b.c_d"; got != want {
+		t.Errorf("got\n%s, want\n%s", got, want)
+	}
+	s = New(Config{Address: c.LocalAddr().String(), Protocol: Dog, Log: slog.Default(),
+		Metrics: []Metric{count.metric("r.{}.hits", metrics.IsCounter)}})
+	count.set("d", "k", 5)
+	s.send(t.Context())
+	if got := c.lines(); got != "r.d.k.hits:5|c" {
+		t.Errorf("without tags: %s", got)
+	}
+}
+
 // No packet is larger than a network takes, and a name that is larger keeps no other back.
 func TestPacketsAreSmall(t *testing.T) {
 	c := listen(t)

@@ -12,7 +12,7 @@ func headerNames(s *ratelimit.Service) []string {
 	names := []string{ratelimit.MetadataID, ratelimit.MetadataOwner, ratelimit.MetadataLeaseKey,
 		ratelimit.MetadataRequestID, ratelimit.MetadataAsk}
 	if s.Traced() || s.LogsRefusals() {
-		names = append(names, ratelimit.MetadataTraceParent, ratelimit.MetadataTraceState)
+		names = append(append(names, ratelimit.MetadataTraceParent, ratelimit.MetadataTraceState), b3Names...)
 	}
 	return names
 }
@@ -23,8 +23,11 @@ func setHeaders(req *ratelimit.Request, values []string) {
 		req.SetRequestID(values[3])
 		req.Diagnoses = values[4] != ""
 	}
-	if len(values) >= 7 {
-		req.TraceParent, req.TraceState = values[5], values[6]
+	if len(values) < 7+len(b3Names) {
+		return
+	}
+	if req.TraceParent, req.TraceState = values[5], values[6]; req.TraceParent == "" {
+		req.TraceParent = traceParentOfB3(values[7:])
 	}
 }
 
