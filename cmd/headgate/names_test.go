@@ -38,7 +38,8 @@ func TestConfigCheckReadsAllFiles(t *testing.T) {
 		code = run(context.Background(), arguments([]string{"ratelimit_config_check", "-config_dir", dir}), nil, &b, &b)
 		return code, b.String()
 	}
-	if code, out := check("domain: d\ndescriptors: [{key: a*, rate_limit: {unit: day, requests_per_unit: 1}}]\n"); code != 0 {
+	code, out := check("domain: d\ndescriptors: [{key: a*, rate_limit: {unit: day, requests_per_unit: 1}}]\n")
+	if code != 0 {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	if code, out := check("domain: d\ndescriptors: [{key: a, rate_limit: {unit: eon}}]\n"); code != 1 ||

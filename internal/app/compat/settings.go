@@ -179,6 +179,14 @@ func oneOf(t *translation, name, text, want string, words map[string]string) []s
 	return []string{is}
 }
 
+// statsdProtocol is how metrics are sent. DogStatsD beats StatsD; the reference takes only one of them.
+func statsdProtocol(t *translation) []string {
+	if t.on("USE_DOG_STATSD") {
+		return []string{"dogstatsd"}
+	}
+	return word("STATSD_PROTOCOL", "tcp or udp", map[string]string{"tcp": "tcp", "udp": "udp"})(t)
+}
+
 // address joins a host and a port, if one of them is set.
 func (t *translation) address(host, port string) []string {
 	if !t.set(host) && !t.set(port) {

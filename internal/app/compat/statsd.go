@@ -12,14 +12,6 @@ func (t *translation) sendsStats() bool {
 	return (plain || t.on("USE_DOG_STATSD")) && !t.on("DISABLE_STATS")
 }
 
-// statsdProtocol is how metrics are sent. DogStatsD beats StatsD; the reference takes only one of them.
-func statsdProtocol(t *translation) []string {
-	if t.on("USE_DOG_STATSD") {
-		return []string{"dogstatsd"}
-	}
-	return word("STATSD_PROTOCOL", "tcp or udp", map[string]string{"tcp": "tcp", "udp": "udp"})(t)
-}
-
 func statsd(t *translation) []string {
 	if t.sendsStats() {
 		return []string{net.JoinHostPort(t.text("STATSD_HOST"), t.text("STATSD_PORT"))}

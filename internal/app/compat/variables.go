@@ -190,7 +190,8 @@ var Variables = []Known{
 	{"STATSD_PORT", "8125", port, Mapped, ""},
 	{"STATSD_PROTOCOL", "tcp", text, Mapped, "`tcp` or `udp`"},
 	{"USE_DOG_STATSD", "false", boolean, Mapped, "true: metrics are sent as DogStatsD, by UDP, with `EXTRA_TAGS` as tags"},
-	{"USE_DOG_STATSD_MOGRIFIERS", "", text, Warned, "metrics keep the reference's names: DOG_STATSD_MOGRIFIER_* are not read"},
+	{"USE_DOG_STATSD_MOGRIFIERS", "", text, Warned,
+		"metrics keep the reference's names: DOG_STATSD_MOGRIFIER_* are not read"},
 	{"STATS_FLUSH_INTERVAL", "10s", duration, Mapped, ""},
 	{"DISABLE_STATS", "false", boolean, Mapped, "true: metrics are not sent"},
 	{"EXTRA_TAGS", "", text, Mapped, "`key:value`, separated by commas, for StatsD; metrics for Prometheus do not have " +
