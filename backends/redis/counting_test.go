@@ -522,6 +522,7 @@ func TestCountingIsNotRepeatedAfterABrokenConnection(t *testing.T) {
 	s := testenv.StartRedis(t)
 	proxy := testenv.StartProxy(t, s.Addr)
 	b := openCounting(t, "redis://"+proxy.Addr+"?layout=envoy")
+	b.background.Wait() // else the look at the server has the connection, and a new one breaks before it has sent anything
 	proxy.SetLatency(200 * time.Millisecond)
 	time.AfterFunc(100*time.Millisecond, func() { proxy.SetLatency(0); proxy.Cut() })
 	v := takeOps(t, b, thisHour(), hit(t, "d_a_", 9, 1))

@@ -275,13 +275,15 @@ func (b *Backend) areApart(ctx context.Context, keys []string) (bool, error) {
 		found += int(n)
 	}
 	if found == 0 {
-		return false, lacking(errKeysGone)
+		return false, &unable{takesWrites, errKeysGone}
 	}
 	return found < len(keys), nil
 }
 
-// errKeysGone: the first key is on the server that has run the script, unless that was long ago, or it is another one.
-var errKeysGone = errors.New("the keys that a script has just written are gone")
+// errKeysGone says nothing of proxies: the first key is on the server that has run the script. Somebody has emptied it,
+// or another server has answered.
+var errKeysGone = fmt.Errorf("redis: %w: %w: the keys that a script has just written are gone", backends.ErrDeclined,
+	backends.ErrNotApplied)
 
 // Probe implements [backends.Prober].
 func (b *Backend) Probe(ctx context.Context) (all []backends.Ability) {

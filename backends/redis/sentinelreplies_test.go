@@ -86,11 +86,13 @@ func readCommand(r *bufio.Reader) (string, error) {
 	n, _ := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, "*")))
 	var words []string
 	for ; n > 0 && err == nil; n-- {
-		var word string
-		if _, err = r.ReadString('\n'); err == nil {
-			word, err = r.ReadString('\n')
+		var word []byte
+		if line, err = r.ReadString('\n'); err == nil {
+			length, _ := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, "$")))
+			word = make([]byte, length+len("\r\n"))
+			_, err = io.ReadFull(r, word)
 		}
-		words = append(words, strings.TrimSpace(word))
+		words = append(words, strings.TrimSpace(string(word)))
 	}
 	return strings.ToLower(strings.Join(words, " ")), err
 }
