@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -36,6 +37,12 @@ type Runner struct {
 type process struct {
 	settings settings.Settings
 	statsd   *collector
+	answered atomic.Int64 // how often bytes of the process have reached a client
+
+	reading sync.Mutex
+	page    []string // lines of the metrics
+	read    time.Time
+	at      int64 // answered when they were read
 
 	mu      sync.Mutex
 	cmd     *exec.Cmd // nil before it was started
@@ -66,6 +73,8 @@ func (r *Runner) Run() {
 	cmd.Env = append(os.Environ(), environment(p.settings)...)
 	// The reference stops at once; nobody waits for a load balancer here.
 	cmd.Env = append(cmd.Env, "HEADGATE_DRAIN_DELAY=0s")
+	own := freePort()
+	cmd.Env = append(cmd.Env, fmt.Sprint("GRPC_PORT=", own))
 	if p.statsd != nil {
 		_, port, _ := net.SplitHostPort(p.statsd.Addr().String())
 		cmd.Env = append(cmd.Env, "USE_STATSD=true", "STATSD_HOST=127.0.0.1", "STATSD_PORT="+port,
@@ -81,6 +90,9 @@ func (r *Runner) Run() {
 	err := cmd.Start()
 	p.cmd = cmd
 	p.mu.Unlock()
+	if err == nil {
+		defer p.forward(own).Close()
+	}
 	if err == nil {
 		err = cmd.Wait()
 	}
@@ -101,6 +113,96 @@ func (r *Runner) Stop() {
 	}
 	p.mu.Unlock()
 	<-p.ended
+}
+
+// freePort returns a port that nobody has now.
+func freePort() int {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// forward has the port that the tests know lead to that of the process, once it is open, and notes when the process
+// answers: what it counts changes no more until then.
+func (p *process) forward(port int) io.Closer {
+	f := &forwarder{stop: make(chan struct{})}
+	go func() {
+		for !f.open(p.settings.GrpcPort, port) {
+			select {
+			case <-f.stop:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+		for {
+			client, err := f.listener.Accept()
+			if err != nil {
+				return
+			}
+			go p.connect(client, port)
+		}
+	}()
+	return f
+}
+
+// connect copies what the two say to each other.
+func (p *process) connect(client net.Conn, port int) {
+	defer client.Close()
+	server, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", port))
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	go func() {
+		_, _ = io.Copy(server, client)
+		_ = server.(*net.TCPConn).CloseWrite()
+	}()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := server.Read(buf)
+		p.answered.Add(1)
+		if _, failed := client.Write(buf[:n]); err != nil || failed != nil {
+			return
+		}
+	}
+}
+
+// A forwarder listens once there is somebody to forward to.
+type forwarder struct {
+	stop chan struct{}
+
+	mu       sync.Mutex
+	closed   bool
+	listener net.Listener
+}
+
+func (f *forwarder) open(at, port int) bool {
+	conn, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", port))
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return false
+	}
+	f.listener, err = net.Listen("tcp", fmt.Sprint(":", at))
+	return err == nil
+}
+
+func (f *forwarder) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	close(f.stop)
+	if f.listener != nil {
+		return f.listener.Close()
+	}
+	return nil
 }
 
 // environment returns the variables that settings are made of.
@@ -147,7 +249,7 @@ type store struct {
 // empty is named so because the interface has a method Store.
 type empty = gostats.Store
 
-// Flush does nothing: each metric is read when it is asked for.
+// Flush does nothing: metrics are read when they are asked for.
 func (store) Flush() {}
 
 func (s store) NewCounter(name string) gostats.Counter {
@@ -189,6 +291,30 @@ func (p *process) metric(name string) uint64 {
 		}
 		series = "ratelimit_service_rate_limit_" + m[4] + "{" + labels + "}"
 	}
+	for _, line := range p.metrics() {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			f, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				panic(err)
+			}
+			return uint64(f)
+		}
+	}
+	return 0
+}
+
+// maxAge is for how long metrics are as they were if the process has answered nobody: it may have read rules.
+const maxAge = 200 * time.Millisecond
+
+// metrics returns the lines of the reference's metrics. They are read anew if they may have changed.
+func (p *process) metrics() []string {
+	p.reading.Lock()
+	defer p.reading.Unlock()
+	answered := p.answered.Load()
+	if p.page != nil && answered == p.at && time.Since(p.read) < maxAge {
+		return p.page
+	}
+	p.at, p.read, p.page = answered, time.Now(), p.page[:0]
 	resp, err := http.Get(fmt.Sprintf("http://localhost:%d/metrics", p.settings.DebugPort))
 	if err != nil {
 		panic(err)
@@ -199,15 +325,11 @@ func (p *process) metric(name string) uint64 {
 		panic(fmt.Sprint(resp.Status, err))
 	}
 	for line := range strings.Lines(string(page)) {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(line), series+" "); ok {
-			f, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				panic(err)
-			}
-			return uint64(f)
+		if strings.HasPrefix(line, "ratelimit_") {
+			p.page = append(p.page, strings.TrimSpace(line))
 		}
 	}
-	return 0
+	return p.page
 }
 
 // A collector adds up what StatsD sends to it.
