@@ -20,7 +20,7 @@ RACE = -race -gcflags=modernc.org/...=-race=false -gcflags=go.yaml.in/...=-race=
 
 # Packages that make test runs without the race detector. Their tests drive programs that are built without it, read
 # files, use one goroutine, or test a suite that stores, layers and slots/sqlstore pass with the race detector.
-PLAIN = /(test/(attack|bench|chart|compat|e2e|former|llm|notify|repo)|limit|descriptors|descriptors/rulefile|backends/backendtest|backends/internal/batch|internal/app/replay|slots/plan|slots/internal/slotstest)$$
+PLAIN = /(test/(attack|bench|chart|compat|e2e|former|llm|notify|reference|repo)|limit|descriptors|descriptors/rulefile|backends/backendtest|backends/internal/batch|internal/app/replay|slots/plan|slots/internal/slotstest)$$
 PLAIN_RACE =
 
 # Without symbols for a debugger a test program links in three quarters of the time; traces need none.
