@@ -263,7 +263,7 @@ func (b *Backend) writeEach(ctx context.Context, keys []string) error {
 func (b *Backend) areApart(ctx context.Context, keys []string) (bool, error) {
 	pipe := b.client.Pipeline()
 	for _, key := range keys {
-		pipe.Del(ctx, key)
+		pipe.Unlink(ctx, key)
 	}
 	cmds, _ := pipe.Exec(ctx) // each command has its error
 	found := 0

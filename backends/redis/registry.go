@@ -111,7 +111,7 @@ func (r registry) putEach(ctx context.Context, keys []string, rows []backends.Ro
 	defer cancel()
 	pipe := r.client.Pipeline()
 	for i, row := range rows {
-		pipe.Set(ctx, keys[i], row.Value, ttl)
+		_ = pipe.Process(ctx, redis.NewStatusCmd(ctx, "set", keys[i], row.Value, "px", ttl.Milliseconds()))
 	}
 	_, err := pipe.Exec(ctx)
 	return err

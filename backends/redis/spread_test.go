@@ -451,7 +451,7 @@ func TestKeysThatAreGone(t *testing.T) {
 			switch {
 			case strings.HasPrefix(words, "eval"):
 				return "*2\r\n:1\r\n$0\r\n\r\n"
-			case strings.HasPrefix(words, "del "):
+			case strings.HasPrefix(words, "unlink "):
 				if c.missing(deleted.Add(1)) {
 					return ":0\r\n"
 				}
