@@ -109,12 +109,11 @@ func (r registry) Put(ctx context.Context, table string, rows []backends.Row, tt
 func (r registry) putEach(ctx context.Context, keys []string, rows []backends.Row, ttl time.Duration) error {
 	ctx, cancel := r.bounded(ctx)
 	defer cancel()
-	pipe := r.client.Pipeline()
+	var cmds []redis.Cmder
 	for i, row := range rows {
-		_ = pipe.Process(ctx, redis.NewStatusCmd(ctx, "set", keys[i], row.Value, "px", ttl.Milliseconds()))
+		cmds = append(cmds, redis.NewStatusCmd(ctx, "set", keys[i], row.Value, "px", ttl.Milliseconds()))
 	}
-	_, err := pipe.Exec(ctx)
-	return err
+	return pipelined(ctx, r.client, cmds)
 }
 
 // List implements [backends.Registry].

@@ -54,6 +54,9 @@ func (c *checkup) abilities(ctx context.Context) (all abilities, err error) {
 
 // print writes a line for each ability, and returns the exit code of what is wrong.
 func (all abilities) print(out io.Writer, strict bool) error {
+	if !probes {
+		return nil
+	}
 	code := exitOK
 	for _, a := range all {
 		said := "ok"
