@@ -198,9 +198,23 @@ func (b *Backend) pingMasters(ctx context.Context) error {
 		ctx, cancel = b.bounded(ctx)
 		defer cancel()
 	}
-	if err := b.examine(ctx); err != nil {
-		return err
+	p := b.probed.Load()
+	if p == nil || p.err != nil {
+		if err := b.examine(ctx); err != nil {
+			return err
+		}
+		return b.pingEach(ctx)
 	}
+	err := b.pingEach(ctx)
+	// What is known is asked again in the time that is left. A slow Redis is asked by the next Ping again.
+	if found := b.examine(ctx); missing(found) == hasStruct || missing(found) == isOne {
+		return found
+	}
+	return err
+}
+
+// pingEach asks each server for a decision.
+func (b *Backend) pingEach(ctx context.Context) error {
 	groups, slotOf := []string{"ping", "ping0"}, func(*limit.Request) int { return 0 }
 	if b.apart.Load() {
 		slotOf = b.requestSlot

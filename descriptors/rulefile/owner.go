@@ -20,6 +20,16 @@ type Owner struct {
 // Owners are those whose files are read together.
 type Owners []*Owner
 
+// CutDomains cuts a path from the list of domains that follows it after the last =. A list has no slash, so that what has
+// one there is a part of the path.
+func CutDomains(given string) (path, list string, ok bool) {
+	i := strings.LastIndexByte(given, '=')
+	if i < 0 || strings.Contains(given[i:], "/") {
+		return given, "", false
+	}
+	return given[:i], given[i+1:], true
+}
+
 // ParseOwners reads paths, of which each may be followed by = and the domains that its files may have:
 // team-a/=shop,shop-*. A path may come again with further domains. Where no path has such a list, all files may have
 // every domain.
@@ -27,7 +37,7 @@ func ParseOwners(paths []string) (Owners, error) {
 	var all, listed Owners
 	byPath := map[string]*Owner{}
 	for _, p := range paths {
-		path, list, lists := strings.Cut(p, "=")
+		path, list, lists := CutDomains(p)
 		var domains descriptors.DomainPatterns
 		if lists {
 			var err error

@@ -334,7 +334,7 @@ func (w *Watcher) rewatch() {
 func (w *Watcher) wanted() map[string]bool {
 	w.folders, w.names = map[string]bool{}, map[string]bool{}
 	for _, p := range w.paths {
-		path, _, _ := strings.Cut(p, "=")
+		path, _, _ := rulefile.CutDomains(p)
 		if abs, err := filepath.Abs(path); err == nil {
 			w.follow(abs, 0)
 			w.below(abs, 0)
