@@ -20,8 +20,8 @@ type Owner struct {
 // Owners are those whose files are read together.
 type Owners []*Owner
 
-// CutDomains cuts a path from the list of domains that follows it after the last =. A list has no slash, so that what has
-// one there is a part of the path.
+// CutDomains cuts a path from the list of domains that follows it after the last =. A list has no slash, so that what
+// has one there is a part of the path.
 func CutDomains(given string) (path, list string, ok bool) {
 	i := strings.LastIndexByte(given, '=')
 	if i < 0 || strings.Contains(given[i:], "/") {

@@ -25,8 +25,8 @@ func TestOwners(t *testing.T) {
 			t.Errorf("%q may be in files of %s, want %s", domain, got, want)
 		}
 	}
-	if all, err = ParseOwners([]string{"a=b/c", "d=e/f=g"}); err != nil || strings.Join(all.Paths(), " ") != "a=b/c d=e/f" ||
-		all[0].MayHave("g") || !all[1].Lists() {
+	all, err = ParseOwners([]string{"a=b/c", "d=e/f=g"})
+	if err != nil || strings.Join(all.Paths(), " ") != "a=b/c d=e/f" || all[0].MayHave("g") || !all[1].Lists() {
 		t.Errorf("paths with an = are %v, %v", all.Paths(), err)
 	}
 	if o := (*Owner)(nil); !o.MayHave("x") || o.Lists() {
